@@ -91,8 +91,8 @@ class Hub:
         self._driven: dict[JobName, asyncio.Task[None]] = {}
         self._copies: dict[str, JobName] = {}
         """Of which job each copy in a member is, by the copy's uid."""
-        self._woken: set[JobName] = set()
-        """Jobs of which something was shown while they were looked at."""
+        self._woken: dict[JobName, list[Callable[[], bool]]] = {}
+        """Jobs of which something was shown while they were looked at, and whether the look has read it."""
         self._unreadable: set[JobName] = set()
         """Jobs whose record could not be read at the last look."""
         self._newest = 0
@@ -223,8 +223,7 @@ class Hub:
             job = self._jobs.get(which)
             if job is None:
                 job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
-            if not job.last_read.has_own(new.resource_version, self.fleet.set_backs):
-                self._wake(which)
+            self._wake(which, partial(job.last_read.has_own, new.resource_version, self.fleet.set_backs))
         elif old is not None:
             self._jobs.pop((kind, old.namespace, old.name), None)
             self._note_unreadable((kind, old.namespace, old.name), unreadable=False)
@@ -245,9 +244,11 @@ class Hub:
             self._copies.pop(old.uid, None)
         if new is not None:
             self._copies[new.uid] = which
-        job = self._jobs.get(which)
-        if job is not None and not (new and job.last_read.has_copy(new.uid, new.resource_version)):
-            self._wake(which)
+        if (job := self._jobs.get(which)) is not None:
+            if new is None:
+                self._wake(which)
+            else:
+                self._wake(which, partial(job.last_read.has_copy, new.uid, new.resource_version))
 
     def _wake_waiting(self, member: str, came: frozenset[str], went: frozenset[str]) -> None:
         """Look at the gangs that wait for a reservation in a member to come or to go, or that may find room there."""
@@ -264,21 +265,22 @@ class Hub:
             elif job.waits_for == member:
                 self._wake(which)
 
-    def _wake(self, which: JobName) -> None:
-        if which not in self._jobs or not self.fleet.uid or not self._policies_read:
+    def _wake(self, which: JobName, is_read: Callable[[], bool] = lambda: False) -> None:
+        """Have a job looked at, unless its last look has read what it is woken for."""
+        if which not in self._jobs or not self.fleet.uid or not self._policies_read or is_read():
             return
         if which in self._driven:
-            self._woken.add(which)
+            self._woken.setdefault(which, []).append(is_read)
         else:
             self._driven[which] = asyncio.create_task(self._drive(which, self._jobs[which]), name="/".join(which))
 
     async def _drive(self, which: JobName, job: FleetJob) -> None:
         try:
             for _ in range(STEPS_MAX):
-                self._woken.discard(which)
+                self._woken.pop(which, None)
                 step = await job.step()
                 self._note_unreadable(which, unreadable=False)
-                if step is Step.NOTHING and which not in self._woken:
+                if step is Step.NOTHING and all(is_read() for is_read in self._woken.get(which, ())):
                     return
         except NotFound:
             return
@@ -292,7 +294,7 @@ class Hub:
             # One job must not stop the others.
             log.exception("fleet.job_broken", job="/".join(which))
         finally:
-            self._woken.discard(which)
+            self._woken.pop(which, None)
             self._driven.pop(which, None)
 
     def _note_unreadable(self, which: JobName, *, unreadable: bool) -> None:

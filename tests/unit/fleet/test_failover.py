@@ -125,7 +125,8 @@ async def test_a_member_that_does_not_answer_is_waited_for_a_minute(away: float)
         else:
             await asyncio.sleep(TOLERATION + away)
             world.links["b"].thaw()
-            await world.until(lambda: world.over("PyTorchJob", "pytorch-test"))
+            # Asked again every few seconds, and 5 s to run.
+            await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 25)
 
 
 async def test_without_a_policy_a_job_that_fails_has_failed() -> None:

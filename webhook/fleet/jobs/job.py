@@ -13,7 +13,7 @@ import structlog
 from webhook.core.fleet import proof
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.proof import Evidence, Proof
-from webhook.core.fleet.sight import Copy
+from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.model import names
@@ -125,13 +125,20 @@ class FleetJob:
         try:
             step = await self._take(step, job, dispatch, found, target)
             self.last_read.end()
-            running = dispatch.phase is Phase.GRANTED and sight is not None
-            if step is Step.NOTHING and (running or (dispatch.phase is Phase.NOWHERE and not wish.runs)):
+            if step is Step.NOTHING and self._rests(wish, dispatch, sight):
                 self.rests_until = asyncio.get_running_loop().time() + REST_SECONDS
             return step
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
             return Step.NOTHING
+
+    @staticmethod
+    def _rests(wish: Wish, dispatch: Dispatch, sight: Sight | None) -> bool:
+        """Return whether a gang waits for nothing that only a look would show."""
+        if dispatch.phase is Phase.NOWHERE:
+            return not wish.runs
+        copy = None if sight is None or dispatch.phase is not Phase.GRANTED else sight.copy
+        return copy is not None and copy.permitted and not (copy.finished or copy.deleting)
 
     def runs_in(self, member: str) -> bool:
         """Return whether its copy in a member has a permit, by what was read last."""
@@ -413,7 +420,8 @@ class FleetJob:
         # How it ended is shown when it is known that it is not tried elsewhere: a Job cannot take that back.
         if copy is None or copy.finished or failing(found.object.get("status") or {}):
             return
-        if copy.uid == dispatch.copy_uid and copy.permitted:
+        # A copy that was not started yet has nothing to show.
+        if copy.uid == dispatch.copy_uid and copy.permitted and (job.get("status") or not copy.suspended):
             await self._report(job, found)
 
     async def _report(self, job: dict[str, Any], found: Look) -> None:
