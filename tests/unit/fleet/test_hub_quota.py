@@ -1,6 +1,7 @@
 """A hub's own queue: a job is offered when the queue has given it a slot, which it keeps while a member may run it."""
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -112,3 +113,16 @@ async def test_a_gang_that_no_member_takes_gives_its_slot_to_the_next_and_waits_
         await world.hub.cluster.create(as_written(pytorch_job("two")))
         await world.until(lambda: world.over("PyTorchJob", "two"), 900)
         assert await phases(world, "PyTorchJob", "one") != [Phase.GRANTED]
+
+
+@pytest.mark.parametrize(("strategy", "passes"), [("StrictFIFO", False), ("BestEffortFIFO", True)])
+async def test_a_queue_of_the_hub_that_blocks_lets_nobody_pass_its_head(strategy: str, passes: bool) -> None:
+    policy = [copy.deepcopy(item) for item in POLICY]
+    policy[1]["spec"]["queueingStrategy"] = strategy
+    async with fleet("a", "b", hub_policy=policy) as world:
+        for name, pods in (("holds", 2), ("head", 4), ("small", 2)):
+            await world.hub.cluster.create(plain_job(name, pods=pods, runtime="600s"))
+            await asyncio.sleep(5)
+        await asyncio.sleep(10)
+        small = Phase.GRANTED if passes else Phase.NOWHERE
+        assert await phases(world, "Job", "holds", "head", "small") == [Phase.GRANTED, Phase.NOWHERE, small]

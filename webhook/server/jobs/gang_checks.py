@@ -104,6 +104,16 @@ def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tup
     )
 
 
+def unplaced(rules: JobRules, kind: JobKind) -> tuple[str, ...]:
+    """Return what is to be said of a job whose kind a hub places in no member."""
+    in_hub = any(each.given_manager for each in rules.kinds.values())
+    if kind.given_manager or not in_hub:
+        return ()
+    return (
+        f"a hub places no {kind.kind} in a member: the kind has no managedBy, so the job would start in this cluster",
+    )
+
+
 def unfollowed(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
     """Return what the job, or its PodGroup, says about where its pods go that is not carried out."""
     left = network_topology.wanted(kind, obj, asking.sites, rules.context()).left

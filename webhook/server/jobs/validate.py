@@ -21,6 +21,7 @@ from webhook.server.jobs.gang_checks import (
     reading,
     unfit_template,
     unfollowed,
+    unplaced,
 )
 from webhook.server.jobs.ungated import judge_ungated, mislabelled, newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
@@ -94,7 +95,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     if problem is not None:
         return problem
     denial, warnings = check_job(rules, asking)
-    lasting = (*lingering(kind, obj, asking), *unfollowed(rules, kind, obj, asking))
+    lasting = (*lingering(kind, obj, asking), *unfollowed(rules, kind, obj, asking), *unplaced(rules, kind))
     return denial or allow((*warnings, *gang_warnings(rules, kind, obj, asking), *lasting))
 
 

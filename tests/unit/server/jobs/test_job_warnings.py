@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load
 from tests.unit.server.reviews import GPU, ask, containers, create, review, stored, view, with_quota
 from webhook.cluster.waiting import waiting_gang
 from webhook.core.model import names
 from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.model.reasons import Code, Reason
-from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.kinds.registry import KINDS, of_hub
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
@@ -254,3 +255,17 @@ async def test_a_schedule_whose_jobs_will_not_wait_is_warned_about(
 
 async def test_an_ordinary_job_without_a_queue_is_not_warned_about(waiting: Gate) -> None:
     assert (await create(waiting, unlabelled(("metadata", "labels"), "app"))).warnings == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_in_a_hub_who_makes_a_job_that_no_member_can_have_is_told(name: str) -> None:
+    kinds = of_hub(KINDS)
+    kind, obj = kinds[kind_of(load(name)).key], load(name)
+    obj["metadata"] |= {"namespace": "team-a", "labels": {names.QUEUE_LABELS[0]: "team"}}
+    asked = review(marked(kind, obj), resource=kind.plural)
+    told = {
+        where: [each for each in (await ask(gate, "/validate/jobs", asked)).warnings if "a hub places no" in each]
+        for where, gate in (("hub", Gate(view(), kinds=kinds)), ("elsewhere", Gate(view())))
+    }
+    assert not told["elsewhere"]
+    assert bool(told["hub"]) is not kind.placed
