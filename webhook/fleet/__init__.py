@@ -2,6 +2,6 @@
 
 In reading order: ``credentials`` (how a member is reached), ``policies`` (what users say about where, pure), ``jobs``
 (one job, and what is asked of one member), ``watching`` (what wakes it), ``hub`` (all jobs, and the sweeps), ``lost``
-(a member that somebody gives up), ``dead_man`` (a member that has surely stopped by itself), ``membership`` (who the
+(a member that somebody gives up), ``dead_man`` (a member that has surely stopped by itself), ``roster`` (who the
 members are), ``process`` (``tutti hub``). It imports nothing of a cluster's own two processes, nor they of it.
 """

@@ -15,7 +15,7 @@ from webhook.core.model.problem import Problem
 from webhook.errors import PolicyError
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
-from webhook.fleet.membership import Membership
+from webhook.fleet.roster import Roster
 from webhook.jobs.kinds.registry import with_custom
 from webhook.kube.api import Api
 
@@ -58,7 +58,7 @@ async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub
     dead_man = config.fleet_dead_man
     hub = Hub(api, {}, kinds, clock=SystemClock(), rng=rng, hides_neighbours=hidden, dead_man=dead_man)
     try:
-        members = Membership(hub, config.fleet_members, reached)
+        members = Roster(hub, config.fleet_members, reached)
         on_start(hub)
         log.info("fleet.serving", members=sorted(hub.fleet.members))
         async with asyncio.TaskGroup() as tasks:

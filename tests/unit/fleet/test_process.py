@@ -16,10 +16,10 @@ from tests.unit.fleet.credentials.test_kubeconfig import good
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.errors import PolicyError
-from webhook.fleet import membership
+from webhook.fleet import roster
 from webhook.fleet.hub import Hub
-from webhook.fleet.membership import Membership, accounts
 from webhook.fleet.process import reached, serve_hub
+from webhook.fleet.roster import Roster, accounts
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.http import HttpFrontEnd
@@ -82,11 +82,11 @@ async def test_a_client_certificate_is_taken_from_the_kubeconfig_and_leaves_no_f
 async def test_new_credentials_are_taken_and_hostile_ones_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "OLD_CONNECTION_SECONDS", 0.0)
+    monkeypatch.setattr(roster, "OLD_CONNECTION_SECONDS", 0.0)
     write(tmp_path, "m", "first")
     own = SimulatedCluster(Random(1)).api()
     hub = Hub(own, {}, KINDS, clock=LoopClock(), rng=Random(4))
-    members = Membership(hub, tmp_path, reached)
+    members = Roster(hub, tmp_path, reached)
     try:
         write(tmp_path, "m", "second")
         for informer in hub.set_up.informers.values():

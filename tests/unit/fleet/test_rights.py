@@ -13,7 +13,7 @@ from tests.unit.fleet.credentials.test_expiry import token
 from tests.unit.fleet.failing import failover_policy
 from tests.unit.fleet.policies.test_multikueue import WORKER
 from tests.unit.fleet.test_dead_man import LATE_SECONDS, PATIENCE, SURELY_SECONDS
-from tests.unit.fleet.test_membership import POLICY, kubeconfig, secret
+from tests.unit.fleet.test_roster import POLICY, kubeconfig, secret
 from tests.unit.manifests.documents import Document, documents_of, of_kind
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
@@ -23,7 +23,7 @@ from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.hub import Hub
 from webhook.fleet.lost import SILENT, noted
-from webhook.fleet.membership import Membership
+from webhook.fleet.roster import Roster
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import Api
 from webhook.laboratory.simulated.api import SimulatedApi
@@ -126,7 +126,7 @@ async def test_all_that_a_hub_asks_at_home_and_in_its_members_its_roles_allow(tm
 
         own = Noted(whole.hub.cluster.api(HUB_ACCOUNT), home)
         hub = Hub(own, {}, JOBS, clock=LoopClock(), rng=Random(4), dead_man=True)
-        running = [asyncio.create_task(hub.run()), asyncio.create_task(Membership(hub, tmp_path, reach).run())]
+        running = [asyncio.create_task(hub.run()), asyncio.create_task(Roster(hub, tmp_path, reach).run())]
         try:
             await asyncio.sleep(4 * RENEW_SECONDS)
             await whole.hub.cluster.create(failover_policy("Job"))

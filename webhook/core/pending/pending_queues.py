@@ -269,7 +269,7 @@ class PendingQueues:
         eclass.hopeless = False
         self._wakes.forget(eclass)
         before = eclass.queue.first()
-        eclass.queue.offer(eclass)
+        eclass.queue.nominate(eclass)
         self.active[eclass.queue] = None
         eclass.level = level if before is None else 0
         if before is not None:
@@ -279,7 +279,7 @@ class PendingQueues:
         self._wake_ahead(eclass.queue)
 
     def _wake_ahead(self, queue: PendingQueue) -> None:
-        """Wake the first class that goes before the one a queue offers and may have room by now: it must not be
+        """Wake the first class that goes before the one a queue nominates and may have room by now: it must not be
         overtaken while it waits for its turn at a bottleneck.
         """
         first = queue.first()
@@ -288,7 +288,7 @@ class PendingQueues:
             self.wake_class(ahead, ahead.level)
 
     def _move_on(self, queue: PendingQueue) -> None:
-        """Let those have a try who stood back behind the class that the queue offered until now."""
+        """Let those have a try who stood back behind the class that the queue nominated until now."""
         for bottleneck in self._wakes.resume(queue):
             # Who has the turn there may come after them.
             if bottleneck.woken is not None:

@@ -2,7 +2,7 @@
 
 Gangs of one queue with the same namespace, label, priority and pod sets get the same answer, so they stand in one class
 and one answer serves all: a decision about the head of a class decides the class. A class is active or unschedulable.
-Each queue offers one class at a time, the first in queue order that is active; in a StrictFIFO queue nobody passes an
+Each queue nominates one class at a time, the first in queue order that is active; in a StrictFIFO queue none passes an
 unschedulable one.
 
 Order within a queue: usage-decay rank where the queue has one, then priority, time, uid.
@@ -192,7 +192,7 @@ class PendingQueue:
         """Return whether a class has to be the head to start: in a Backfill queue nobody passes without a limit."""
         return self.backfills and eclass.sample.max_run_seconds is None and not self.leads(eclass)
 
-    def offer(self, eclass: EquivalenceClass) -> None:
+    def nominate(self, eclass: EquivalenceClass) -> None:
         """Put a class (back) into the order, after its head changed or it woke up."""
         eclass.rank = self._rank_of(eclass.sample)
         place = eclass.order_key
@@ -208,7 +208,7 @@ class PendingQueue:
         self.ranks[local] = rank
         for eclass in self.eclasses.values():
             if (eclass.sample.namespace, eclass.sample.queue or "") == local:
-                self.offer(eclass)
+                self.nominate(eclass)
 
     def first(self) -> EquivalenceClass | None:
         """Return the class to decide about next, or None when all that may go is unschedulable."""

@@ -5,7 +5,7 @@ Three ways to be registered:
 - under *wake keys* (``model.wake_keys``): woken by each such change.
 - at one *bottleneck*: a key at the node that refused the class. Of all classes there that ask no more than it has
   room for, only the first in order is woken; the next one follows when that one has been decided about. So what is
-  freed is offered to as many classes as can use it, not to all that wait. Those of a queue which has another class to
+  freed goes to as many classes as can use it, not to all that wait. Those of a queue which has another class to
   be decided about first stand back until that is done.
 - at *marks*: a key at a cohort that would have to exceed its own quota; the class is woken when it no longer would,
   because the class's place among others may then be a better one.
@@ -43,7 +43,7 @@ class Bottleneck:
     needs: list[int] = field(default_factory=list)
     """Sorted."""
     heaps: dict[int, list[tuple[BottleneckOrder, int, "_Row"]]] = field(default_factory=dict)
-    """Need to the first classes of rows in order; entries whose ticket is not the row's ``offered`` are stale."""
+    """Need to the first classes of rows in order; entries whose ticket is not the row's ``standing`` are stale."""
     woken: EquivalenceClass | None = None
     """The class that was woken last and is not decided about yet."""
 
@@ -56,7 +56,7 @@ class _Row:
     amount: int
     heap: list[tuple[tuple[int, float, str], int, EquivalenceClass]] = field(default_factory=list)
     """By negated priority, time, uid: in the order of the queue; entries whose ticket is not current are stale."""
-    offered: int = 0
+    standing: int = 0
     """Ticket of the class that stands at the bottleneck for the row; 0 while the row stands back."""
 
 
@@ -114,24 +114,24 @@ class WakeIndex:
             row = rows[spot, need.amount, local] = _Row(bottleneck, need.amount)
         heappush(row.heap, (order[1:], self._tickets, eclass))
         if row.heap[0][1] == self._tickets:
-            self._offer(row)
+            self._put_up(row)
 
     def _first_of(self, row: _Row) -> EquivalenceClass | None:
         while row.heap and self._stale(row.heap[0]):
             heappop(row.heap)
         return row.heap[0][2] if row.heap else None
 
-    def _offer(self, row: _Row) -> None:
+    def _put_up(self, row: _Row) -> None:
         """Let the first class of a row stand at the bottleneck for it."""
         eclass, bottleneck = self._first_of(row), row.bottleneck
         if eclass is None:
-            row.offered = 0
+            row.standing = 0
             return
         stay = self._stays[eclass]
-        if row.offered == stay.ticket:
+        if row.standing == stay.ticket:
             return
         assert stay.bottleneck is not None
-        row.offered = stay.ticket
+        row.standing = stay.ticket
         if row.amount not in bottleneck.heaps:
             bottleneck.heaps[row.amount] = []
             insort(bottleneck.needs, row.amount)
@@ -192,21 +192,21 @@ class WakeIndex:
     ) -> tuple[BottleneckOrder, int, EquivalenceClass] | None:
         while heap:
             order, ticket, row = heap[0]
-            eclass = self._first_of(row) if row.offered == ticket else None
+            eclass = self._first_of(row) if row.standing == ticket else None
             if eclass is not None and self._stays[eclass].ticket == ticket:
                 if not stands_back(eclass):
                     return order, ticket, eclass
-                row.offered = 0
+                row.standing = 0
                 self._back.setdefault(eclass.queue, {})[row] = None
             heappop(heap)
-            if eclass is not None and row.offered == ticket:
-                self._offer(row)
+            if eclass is not None and row.standing == ticket:
+                self._put_up(row)
         return None
 
     def resume(self, queue: PendingQueue) -> Iterator[Bottleneck]:
         """Have no classes of a queue stand back any more, and yield the bottlenecks where some did."""
         for row in self._back.pop(queue, ()):
-            self._offer(row)
+            self._put_up(row)
             yield row.bottleneck
 
     def standing_back(self) -> Iterator[Bottleneck]:

@@ -2,5 +2,5 @@
 
 ``fit`` places a gang (``near`` its sets that are to be close together, ``search`` a second try) on an ``overlay`` of
 the nodes, or says how it is ``misplaced``, which ``explain`` and ``holders`` put in words. Whether stopping others
-would help: ``ceilings`` and ``gate`` say a certain and cheap no, ``vacated`` tries it gang by gang.
+would help: ``ceilings`` and ``prefilter`` say a certain and cheap no, ``vacated`` tries it gang by gang.
 """

@@ -17,8 +17,8 @@ from webhook.core.nodes.columns import Asks
 from webhook.core.nodes.domains import keep_last
 from webhook.core.nodes.index import Index
 from webhook.core.nodes.shape import Shape
-from webhook.core.placement.gate import Gate
 from webhook.core.placement.overlay import Asked
+from webhook.core.placement.prefilter import Prefilter
 
 CEILINGS_MAX: Final = 8
 """Kept; each takes some megabytes at 10,000 nodes, and the one used longest ago goes first."""
@@ -134,7 +134,7 @@ class Ceilings:
         if not gone.catch_up(gangs):
             self.unanswered += 1
             return None
-        return all(Gate(capacity, each, self._index(gone, each.shape, kind)).open for each in asked)
+        return all(Prefilter(capacity, each, self._index(gone, each.shape, kind)).open for each in asked)
 
     def _index(self, gone: _Gone, shape: Shape, kind: Hashable) -> Index:
         ceiling = self._kept.pop((kind, shape), None)

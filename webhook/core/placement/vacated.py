@@ -10,9 +10,9 @@ from typing import Final
 from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.placement.fit import place
-from webhook.core.placement.gate import Gate
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
+from webhook.core.placement.prefilter import Prefilter
 
 MOST_PLACED: Final = 50_000
 """So many nodes that others leave are looked at to place pods where counts do not decide, in one search: about a
@@ -28,7 +28,7 @@ class _Count:
     def __init__(self, capacity: Capacity, asked: Asked) -> None:
         shape = asked.shape
         index = capacity.index(shape)
-        self.gate = Gate(capacity, asked, index)
+        self.prefilter = Prefilter(capacity, asked, index)
         self._capacity, self._verdict = capacity, capacity.verdict(shape)
         asks = sorted(capacity.asked(shape), key=lambda each: each[0] != index.scarce)
         self._asks = [(name, amount, column.copy()) for name, amount, column in asks]
@@ -55,7 +55,7 @@ class _Count:
             now, before = max(0, min([free[row] // amount for _, amount, free in self._asks])), pods[row]
             if now != before:
                 pods[row] = now
-                self.gate.add(self._capacity.names[row], now - before)
+                self.prefilter.add(self._capacity.names[row], now - before)
         return len(counted)
 
     def _read(self, by: Mapping[str, Amounts]) -> tuple[list[int], list[list[int]]]:
@@ -91,7 +91,7 @@ class Vacated:
 
     def found(self) -> bool:
         """Return whether all pods find nodes now."""
-        if any(not each.gate.open for each in self._counts):
+        if any(not each.prefilter.open for each in self._counts):
             return False
         if self._counts_decide:
             return True

@@ -45,7 +45,7 @@ LOOKS: Final = 4_000
 """At so many nodes a cycle may look in searches without a result, a hundredth of a second. What one takes beyond that
 the next cycles make up for, in which nobody searches."""
 
-OFFERS: Final = 2
+ASKED: Final = 2
 """So many gangs are asked in one cycle whether they book what another has no more."""
 
 
@@ -53,7 +53,7 @@ def renew(state: State) -> None:
     """End bookings of gangs whose turn it is no more, and have those decided about again whose nodes went away."""
     state.searches_left, state.unanswered_before = SEARCHES, state.ceilings.unanswered
     state.looks_owed = max(0, state.looks_owed - LOOKS)
-    state.offered_at = state.offered_from
+    state.asked_at = state.asked_from
     for uid in list(state.booked):
         eclass = _turn_of(state, uid)
         if eclass is None or not _has_quota(state, uid, eclass):
@@ -62,21 +62,21 @@ def renew(state: State) -> None:
             state.pending.wake_class(eclass)
 
 
-def offer(state: State) -> bool:
+def ask_next(state: State) -> bool:
     """Have the next few decided about that lack nodes, in their order, since a booking has ended; return whether there
     were any. One of them may book nodes now, also where there are not enough for it yet.
     """
-    since = state.offered_from
+    since = state.asked_from
     if since is None or state.looks_owed > LOOKS:
         return False
     waiting = {_order(state, each.head.uid): each for each in state.pending.waiting_for(NodesFreed()) if each.order}
     turn = sorted(place for place in waiting if place >= since)
-    for place in turn[:OFFERS]:
+    for place in turn[:ASKED]:
         state.pending.wake_class(waiting[place])
-    if len(turn) > OFFERS:
-        state.offered_from = turn[OFFERS]
+    if len(turn) > ASKED:
+        state.asked_from = turn[ASKED]
     else:
-        state.offered_from, state.offered_next = state.offered_next, None
+        state.asked_from, state.asked_next = state.asked_next, None
     return bool(turn)
 
 
@@ -219,18 +219,18 @@ def _goes_on(state: State, uid: str) -> bool:
 
 
 def _ask_later(state: State, place: tuple[int, float, str]) -> None:
-    """Have who has to wait be asked in a later cycle. One that was woken, and not offered, does not put those off whose
+    """Have who has to wait be asked in a later cycle. One that was woken, and not asked, does not put those off whose
     turn it is: it is asked when they have been.
     """
-    begun, now, later = state.offered_at, state.offered_from, state.offered_next
+    begun, now, later = state.asked_at, state.asked_from, state.asked_next
     if now is None or begun is None:
-        state.offered_from = place if now is None else min(place, now)
+        state.asked_from = place if now is None else min(place, now)
     elif place < begun:
-        state.offered_next = place if later is None else min(place, later)
+        state.asked_next = place if later is None else min(place, later)
     elif now < begun:
-        state.offered_from, state.offered_next = place, now if later is None else min(now, later)
+        state.asked_from, state.asked_next = place, now if later is None else min(now, later)
     else:
-        state.offered_from = min(place, now)
+        state.asked_from = min(place, now)
 
 
 def _lacks_nodes(decision: Decision) -> bool:

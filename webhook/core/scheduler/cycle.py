@@ -24,9 +24,9 @@ from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor, Node
 from webhook.core.scheduler import booked_nodes, claims
-from webhook.core.scheduler.entry_order import ClassicalEntryOrder, EntryOrder, FairEntryOrder
 from webhook.core.scheduler.growth import Room, grow, joining
 from webhook.core.scheduler.plan import Plan, Preempted, Stopped
+from webhook.core.scheduler.queue_order import ClassicalQueueOrder, FairQueueOrder, QueueOrder
 from webhook.core.scheduler.queueing_hints import mark_unschedulable
 from webhook.core.scheduler.state import State
 
@@ -44,9 +44,9 @@ class Cycle:
         """What was decided about a class, and from what."""
         self._raised: dict[Node, dict[PendingQueue, None]] = {}
         """By tree, the queues entered above the lowest level."""
-        self._entries: EntryOrder = ClassicalEntryOrder()
+        self._order: QueueOrder = ClassicalQueueOrder()
         if state.settings.fair_sharing:
-            self._entries = FairEntryOrder(self._decide_first, lambda: state.allocations.projected)
+            self._order = FairQueueOrder(self._decide_first, lambda: state.allocations.projected)
 
     def run(self) -> Plan:
         """Carry the cycle out on the state and return the plan."""
@@ -58,7 +58,7 @@ class Cycle:
         self._state.settle_guard(recheck=True)
         grown: list[Reservation] = []
         self._decide_all()
-        booked_nodes.offer(self._state)
+        booked_nodes.ask_next(self._state)
         while True:
             self._decide_all()
             grown += () if self._spent else grow_all(self._state)
@@ -75,7 +75,7 @@ class Cycle:
     # -- the order --------------------------------------------------------------------------------------------------
 
     def _decide_all(self) -> None:
-        pending, entries = self._state.pending, self._entries
+        pending, order = self._state.pending, self._order
         while not self._spent:
             self._state.settle_bookings()
             self._state.settle_guard()
@@ -83,10 +83,10 @@ class Cycle:
             active, pending.active = pending.active, {}
             for queue in active:
                 self._enter(queue)
-            offer = entries.pop()
-            if offer is None:
+            nominee = order.pop()
+            if nominee is None:
                 return
-            level, queue = offer
+            level, queue = nominee
             eclass = queue.first()
             if eclass is None:
                 continue
@@ -101,7 +101,7 @@ class Cycle:
                 continue
             self._act(eclass, decision)
             self._enter(queue)
-        pending.active.update((queue, None) for queue in entries.queues())
+        pending.active.update((queue, None) for queue in order.queues())
 
     def _decide_first(self, queue: PendingQueue) -> Decision:
         eclass = queue.first()
@@ -189,16 +189,16 @@ class Cycle:
         self._steps += 1
 
     def _enter(self, queue: PendingQueue, level: int = 0) -> None:
-        """Take up a queue's offer, which goes at ``level`` at the least."""
+        """Take up a queue's nominee, which goes at ``level`` at the least."""
         eclass = queue.first()
         if eclass is not None:
             eclass.level = max(level, eclass.level)
             if eclass.level > 0 and queue.node is not None:
                 self._raised.setdefault(queue.node.root, {})[queue] = None
-        self._entries.enter(queue, level)
+        self._order.enter(queue, level)
 
     def _enter_again(self, root: Node, *, everybody: bool) -> None:
-        """Put offers of one tree back to the lowest level: everybody's after a preemption, and after an admission
+        """Put nominees of one tree back to the lowest level: everybody's after a preemption, and after an admission
         those with other flavors or sizes to turn to; all others only rise by it.
         """
         raised = self._raised.get(root, {})
@@ -208,7 +208,7 @@ class Cycle:
                 del raised[queue]
             if eclass is not None and (everybody or eclass.shifting):
                 eclass.level = 0
-                self._entries.enter(queue)
+                self._order.enter(queue)
 
     # -- preemption -------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 Commands tell it what exists (``set_policy``, ``submit``, ``withdraw``, ``restore`` and its kin, ``release``,
 ``wake_namespace``); ``cycle`` returns a plan and assumes that it will be carried out. A cycle admits everything that
-fits, in the order in which repeated single admissions would: each queue offers its first gang that is not
-unschedulable; among the offers the lowest borrow level goes first, then priority, time, uid. What does not fit is
+fits, in the order in which repeated single admissions would: each queue nominates its first gang that is not
+unschedulable; among the nominees the lowest borrow level goes first, then priority, time, uid. What does not fit is
 unschedulable, with what blocks it, and only a change there has it decided about again: a cycle costs what changed, not
 what waits.
 
@@ -240,11 +240,11 @@ class Engine:
         A cycle that starts from what an earlier one started from, with the same reservations, plans what that planned.
         """
         eclasses = (eclass for queue in self.state.pending.queues.values() for eclass in queue.eclasses.values())
-        offers = (each for each in (self.state.offered_from, self.state.offered_next) if each is not None)
+        asked = (each for each in (self.state.asked_from, self.state.asked_next) if each is not None)
         heads = (eclass.head.uid for eclass in eclasses if not eclass.unschedulable)
-        # Who is offered may have to wait until others' searches are made up for.
+        # Who is asked may have to wait until others' searches are made up for.
         later = (self.state.looks_owed, self.state.ceilings.unanswered)
-        return frozenset((*heads, *((offer, *later) for offer in offers)))
+        return frozenset((*heads, *((place, *later) for place in asked)))
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""

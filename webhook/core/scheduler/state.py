@@ -49,12 +49,12 @@ class State:
     """
     booked: dict[str, Claim] = field(default_factory=dict)
     """By uid, what gangs that find no nodes are to hold on those that are booked for them, and whose end they await."""
-    offered_from: tuple[int, float, str] | None = None
+    asked_from: tuple[int, float, str] | None = None
     """Negated priority, time and uid of who is asked next whether it finds nodes, may stop others for theirs, or books
     some; None: nobody is."""
-    offered_at: tuple[int, float, str] | None = None
+    asked_at: tuple[int, float, str] | None = None
     """Where that stood when the cycle began."""
-    offered_next: tuple[int, float, str] | None = None
+    asked_next: tuple[int, float, str] | None = None
     """Where that begins once more when it has come to the end."""
     searches_left: int = 0
     """How many more gangs may look for nodes to book in this cycle."""
@@ -185,7 +185,7 @@ class State:
         """Let others have the nodes that are booked for a gang; return which are, if any."""
         if self.booked.pop(uid, None) is None or self.nodes is None:
             return None
-        self.offered_from = LOWEST
+        self.asked_from = LOWEST
         kept = self.nodes.unclaim(uid)
         return None if kept is None else kept.allotment
 
@@ -200,12 +200,12 @@ class State:
             return False
         return may_stop_any(eclass.sample, queue.spec, queue.node, self.allocations)
 
-    def _offer_from(self, place: tuple[int, float, str]) -> None:
+    def _ask_from(self, place: tuple[int, float, str]) -> None:
         """Have those from ``place`` on decided about again, few in a cycle; once more where they are being asked."""
-        if self.offered_from is None:
-            self.offered_from = place
+        if self.asked_from is None:
+            self.asked_from = place
         else:
-            self.offered_next = place if self.offered_next is None else min(place, self.offered_next)
+            self.asked_next = place if self.asked_next is None else min(place, self.asked_next)
 
     def lapse_booking(self, uid: str) -> None:
         """End a booking, and have its gang and all decided about again that may have the nodes."""
@@ -378,7 +378,7 @@ class State:
             short = known is not None and known.total < asked.count
             if short and eclass.order and self.may_stop_for_nodes(eclass):
                 # What is free may suffice together with what others would leave: that is looked at few at a time.
-                self._offer_from(self.order(eclass.head))
+                self._ask_from(self.order(eclass.head))
             return short
 
         self.pending.wake(NodesFreed(), unless=still_short)
@@ -430,8 +430,8 @@ class State:
         twin = State(self.settings, self.policy, self.pending.copy(), self.allocations.copy(), self.fences)
         twin.nodes = None if self.nodes is None else self.nodes.copy()
         twin.claims, twin.after, twin.growing = dict(self.claims), dict(self.after), dict(self.growing)
-        twin.booked, twin.offered_from = dict(self.booked), self.offered_from
-        twin.offered_next, twin.looks_owed = self.offered_next, self.looks_owed
+        twin.booked, twin.asked_from = dict(self.booked), self.asked_from
+        twin.asked_next, twin.looks_owed = self.asked_next, self.looks_owed
         twin.now, twin.usage.decayed = self.now, None if self.usage.decayed is None else self.usage.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.stirred = self.undrained, self.stirred

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from webhook.core.model import names
 from webhook.jobs.kinds import custom_kinds
-from webhook.jobs.kinds.entries import ENTRIES
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.shipped import ENTRIES
 
 
 def _by_key(kinds: Iterable[JobKind]) -> Mapping[str, JobKind]:

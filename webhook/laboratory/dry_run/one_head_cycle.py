@@ -18,9 +18,9 @@ from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.tree import AmountsByFlavor, Usage
 from webhook.core.scheduler.cycle import admit, grow_all, stop_all
-from webhook.core.scheduler.entry_order import tournament, tree_of
 from webhook.core.scheduler.explain import awaiting, barred, explain
 from webhook.core.scheduler.plan import Plan, Preempted
+from webhook.core.scheduler.queue_order import tournament, tree_of
 from webhook.core.scheduler.queueing_hints import short_of
 from webhook.core.scheduler.state import State
 from webhook.laboratory.dry_run.turns import Scan, Turns

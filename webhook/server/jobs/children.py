@@ -13,8 +13,8 @@ from webhook.jobs.reading.gating import owner_of
 from webhook.jobs.reading.ours import own_marks
 from webhook.jobs.reading.record import Owner
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.gang_owner import belongs
 from webhook.server.review.job_facts import JobRules, is_suspended, own_fields, root_of, waits_for_tutti
-from webhook.server.review.membership import belongs
 from webhook.server.review.pod_facts import parse_version, render_version
 from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest

@@ -13,7 +13,7 @@ from webhook.server.pods.group_checks import misgrouped
 from webhook.server.pods.loose_pods import judge_loose
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
-from webhook.server.review.membership import belongs
+from webhook.server.review.gang_owner import belongs
 from webhook.server.review.pod_facts import PodFacts, render_version
 
 

@@ -17,7 +17,7 @@ from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.jobs.reading.record import JobRecord
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.creators import Creators
-from webhook.server.review.membership import OWNER_DEPTH_MAX
+from webhook.server.review.gang_owner import OWNER_DEPTH_MAX
 from webhook.server.review.settings import GateSettings
 from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest

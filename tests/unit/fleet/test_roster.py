@@ -25,7 +25,7 @@ from webhook.clock import LoopClock
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.copies import dispatch_of
-from webhook.fleet.membership import Membership
+from webhook.fleet.roster import Roster
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH, Api
 from webhook.laboratory.simulated.api import SimulatedApi
@@ -60,7 +60,7 @@ class World:
         """Tokens by which members were reached."""
         self._links: list[tuple[str, SimulatedApi]] = []
         self._cut: set[str] = set()
-        self.members = Membership(self.hub, directory, self._reach)
+        self.members = Roster(self.hub, directory, self._reach)
 
     def _reach(self, account: Account) -> Api:
         self.asked.append(account.token)

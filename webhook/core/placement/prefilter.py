@@ -11,7 +11,7 @@ from webhook.core.placement.near import levels_of
 from webhook.core.placement.overlay import Asked
 
 
-class Gate:
+class Prefilter:
     """How many pods of one set fit, were it alone: on all nodes, and where it has to be in one domain or in slices, in
     each.
     """

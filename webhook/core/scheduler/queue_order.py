@@ -1,8 +1,8 @@
-"""In which order a cycle looks at queues: each offers one class, the best offer goes next.
+"""In which order a cycle looks at queues: each nominates one class, and the best nominee goes next.
 
-``ClassicalEntryOrder``: lowest borrow level, then priority, time, uid. Levels only rise while a cycle admits, so an
-offer is entered with a lower bound and entered again when its level turns out higher. ``FairEntryOrder``: Kueue's
-tournament. At each cohort the children's best offers meet: one whose side would not borrow wins, then the one whose
+``ClassicalQueueOrder``: lowest borrow level, then priority, time, uid. Levels only rise while a cycle admits, so a
+nominee is entered with a lower bound and entered again when its level turns out higher. ``FairQueueOrder``: Kueue's
+tournament. At each cohort the children's best nominees meet: one whose side would not borrow wins, then the one whose
 side would have the lower share with its gang, then priority, time, uid.
 """
 
@@ -17,51 +17,51 @@ from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Node, Usage
 
 
-class EntryOrder(Protocol):
-    """Offers of a cycle in progress."""
+class QueueOrder(Protocol):
+    """Nominees of a cycle in progress."""
 
     def enter(self, queue: PendingQueue, level: int = 0) -> None:
-        """Take up the offer of a queue, if it has one; an earlier offer of it is void."""
+        """Take up the nominee of a queue, if it has one, in place of an earlier one."""
 
     def pop(self) -> tuple[int, PendingQueue] | None:
         """Return the next queue to look at and the level it was entered with."""
 
     def queues(self) -> Iterator[PendingQueue]:
-        """Yield the queues whose offers are open."""
+        """Yield the queues whose nominees are open."""
 
 
-class ClassicalEntryOrder:
+class ClassicalQueueOrder:
     """By borrow level, priority, time, uid."""
 
     def __init__(self) -> None:
-        self._offers: KeyedHeap[PendingQueue] = KeyedHeap()
+        self._nominees: KeyedHeap[PendingQueue] = KeyedHeap()
 
     def enter(self, queue: PendingQueue, level: int = 0) -> None:
-        """Take up the offer of a queue, if it has one; an earlier offer of it is void."""
+        """Take up the nominee of a queue, if it has one, in place of an earlier one."""
         eclass = queue.first()
         if eclass is None:
-            self._offers.discard(queue)
+            self._nominees.discard(queue)
         else:
-            self._offers.push((max(level, eclass.level), -eclass.sample.priority, *eclass.order[0]), queue)
+            self._nominees.push((max(level, eclass.level), -eclass.sample.priority, *eclass.order[0]), queue)
 
     def pop(self) -> tuple[int, PendingQueue] | None:
         """Return the next queue to look at and the level it was entered with."""
-        queue = self._offers.first()
+        queue = self._nominees.first()
         if queue is None:
             return None
-        level = self._offers.place_of(queue)[0]
-        self._offers.discard(queue)
+        level = self._nominees.place_of(queue)[0]
+        self._nominees.discard(queue)
         return level, queue
 
     def queues(self) -> Iterator[PendingQueue]:
-        """Yield the queues whose offers are open."""
-        return iter(self._offers)
+        """Yield the queues whose nominees are open."""
+        return iter(self._nominees)
 
 
-Offer = tuple[EquivalenceClass, Decision]
+Nominee = tuple[EquivalenceClass, Decision]
 
 
-class FairEntryOrder:
+class FairQueueOrder:
     """By tournament in each tree, one tree after the other."""
 
     def __init__(self, decide: Callable[[PendingQueue], Decision], usage: Callable[[], Usage]) -> None:
@@ -69,7 +69,7 @@ class FairEntryOrder:
         self._queues: dict[PendingQueue, None] = {}
 
     def enter(self, queue: PendingQueue, level: int = 0) -> None:
-        """Take up the offer of a queue, if it has one."""
+        """Take up the nominee of a queue, if it has one."""
         del level
         if queue.first() is not None:
             self._queues[queue] = None
@@ -77,13 +77,13 @@ class FairEntryOrder:
             self._queues.pop(queue, None)
 
     def pop(self) -> tuple[int, PendingQueue] | None:
-        """Return the next queue to look at, with a level that no offer exceeds."""
+        """Return the next queue to look at, with a level that no nominee exceeds."""
         for queue in [queue for queue in self._queues if queue.first() is None]:
             del self._queues[queue]
         if not self._queues:
             return None
         first = min(tree_of(queue) for queue in self._queues)
-        offers: list[Offer] = []
+        nominees: list[Nominee] = []
         for queue in [queue for queue in self._queues if tree_of(queue) == first]:
             eclass, decision = _first(queue), self._decide(queue)
             if not (decision.fits or decision.preempts):
@@ -91,13 +91,13 @@ class FairEntryOrder:
                 # which order does not matter: what it holds back is its own queue's, and what it lets go is woken.
                 del self._queues[queue]
                 return _ANY_LEVEL, queue
-            offers.append((eclass, decision))
-        winner = tournament(offers, self._usage())
+            nominees.append((eclass, decision))
+        winner = tournament(nominees, self._usage())
         del self._queues[winner.queue]
         return _ANY_LEVEL, winner.queue
 
     def queues(self) -> Iterator[PendingQueue]:
-        """Yield the queues whose offers are open."""
+        """Yield the queues whose nominees are open."""
         return iter(self._queues)
 
 
@@ -115,9 +115,9 @@ def tree_of(queue: PendingQueue) -> int:
     return -1 if queue.node is None else queue.node.root.index
 
 
-def tournament(offers: Iterable[Offer], usage: Usage) -> EquivalenceClass:
-    """Return which of the classes that the queues of one tree offer goes next."""
-    contenders = [_Contender(eclass, decision, usage) for eclass, decision in offers]
+def tournament(nominees: Iterable[Nominee], usage: Usage) -> EquivalenceClass:
+    """Return which of the classes that the queues of one tree nominate goes next."""
+    contenders = [_Contender(eclass, decision, usage) for eclass, decision in nominees]
     if len(contenders) == 1:
         return contenders[0].eclass
     root = next((c.node.root for c in contenders if c.node is not None), None)
@@ -126,7 +126,7 @@ def tournament(offers: Iterable[Offer], usage: Usage) -> EquivalenceClass:
 
 
 class _Contender:
-    """An offer with the shares that each node above it would have if its gang were admitted."""
+    """A nominee with the shares that each node above it would have if its gang were admitted."""
 
     def __init__(self, eclass: EquivalenceClass, decision: Decision, usage: Usage) -> None:
         self.eclass, self.node = eclass, eclass.queue.node

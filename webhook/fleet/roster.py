@@ -44,7 +44,7 @@ _NO_TUTTI: Final = "it has no Tutti that knows permits"
 _TWICE: Final = "a member of this name is in the hub's directory"
 
 
-class Membership:
+class Roster:
     """Keeps the members of a hub what its directory and its MultiKueueClusters say."""
 
     def __init__(self, hub: Hub, directory: Path, reach: Callable[[Account], Api]) -> None:
