@@ -16,7 +16,7 @@ from typer import Context
 
 from webhook.kube.api import Api
 
-_SECONDS: Final = 2.0
+PROPOSE_SECONDS: Final = 2.0
 """Somebody waits with their fingers on the keys."""
 _SHOWN: Final = 200
 """More than that no shell lists without asking."""
@@ -73,7 +73,7 @@ def _asked(ctx: Context, names: Callable[[Api, str], Awaitable[list[str]]]) -> l
         from webhook.commands.show.reading import default_namespace  # noqa: PLC0415
         from webhook.kube.http import connected  # noqa: PLC0415
 
-        async with asyncio.timeout(_SECONDS), connected(kubeconfig, "tutti-completion") as api:
+        async with asyncio.timeout(PROPOSE_SECONDS), connected(kubeconfig, "tutti-completion") as api:
             return await names(api, namespace or default_namespace(kubeconfig))
 
     given = ctx.params.get("kubeconfig")

@@ -262,7 +262,7 @@ async def connect(kubeconfig: Path | str | None = None, user_agent: str = "tutti
     except Exception as error:
         raise PolicyError((_unusable(source, error),)) from error
     credentials = Credentials(configuration, load)
-    session = _session(tls, user_agent)
+    session = new_session(tls, user_agent)
     return HttpApi(
         configuration.host,
         session,
@@ -291,7 +291,7 @@ def reach(
     server: str, tls: ssl.SSLContext, token: str = "", *, server_hostname: str = "", user_agent: str = "tutti"
 ) -> HttpApi:
     """Return the API server at ``server``, by what is given alone: no file, proxy or variable is looked at."""
-    session = _session(tls, user_agent)
+    session = new_session(tls, user_agent)
     return HttpApi(server, session, GivenToken(token), server_hostname=server_hostname or None)
 
 
@@ -368,7 +368,8 @@ def _tls(configuration: Any) -> ssl.SSLContext:
     return context
 
 
-def _session(tls: ssl.SSLContext | bool, user_agent: str) -> aiohttp.ClientSession:
+def new_session(tls: ssl.SSLContext | bool, user_agent: str) -> aiohttp.ClientSession:
+    """Return a session for requests to one API server, with TLS as given; whoever takes it over closes it."""
     # Unlimited: what runs at the same time is bounded where it is started, and a renewal must never queue.
     connector = aiohttp.TCPConnector(
         limit=0, ssl=tls, keepalive_timeout=KEEPALIVE_SECONDS, socket_factory=_keepalive_socket

@@ -150,19 +150,19 @@ async def test_a_leader_writes_and_takes_in_what_changed_whatever_runs() -> None
     async def calls_of_writing(running: int) -> int:
         stage = Stage()
         async with stage.cluster:
-            keeper, _ = await stage.leader("old")
+            keeper, api = await stage.leader("old")
             await keeper.replace(Ledger(1, 1, {f"gang-{n}": reservation(f"gang-{n}") for n in range(running)}))
             # Whatever the simulated server does is not counted: it answers what it always answers.
-            patch = keeper._objects.patch
+            request = api.request
 
-            async def quiet(*args: Any) -> Any:
+            async def quiet(*args: Any, **options: Any) -> Any:
                 sys.setprofile(None)
                 try:
-                    return await patch(*args)
+                    return await request(*args, **options)
                 finally:
                     sys.setprofile(calls.note)
 
-            keeper._objects.patch = quiet  # type: ignore[method-assign]
+            api.request = quiet  # type: ignore[method-assign]
             with Calls() as calls:
                 await keeper.commit([reservation("new")])
             return calls.count

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from webhook import errors
 from webhook.kube.api import MERGE_PATCH, PAGE_BYTES_MAX
-from webhook.kube.http import Credentials, HttpApi, _session
+from webhook.kube.http import Credentials, HttpApi, new_session
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -51,7 +51,7 @@ async def server() -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def api(server: Server) -> AsyncIterator[HttpApi]:
-    api = HttpApi(server.url, _session(False, "tutti-test"))
+    api = HttpApi(server.url, new_session(False, "tutti-test"))
     yield api
     await api.close()
 
@@ -229,7 +229,7 @@ def guarded(server: Server, token: Token, good: str, renewed: str | None) -> tup
         return web.Response(status=200 if allowed else 401, body=b"{}\n")
 
     server.handler = check
-    return HttpApi(server.url, _session(False, "tutti-test"), Credentials(token, load)), loads
+    return HttpApi(server.url, new_session(False, "tutti-test"), Credentials(token, load)), loads
 
 
 async def test_the_token_is_asked_for_at_each_request(server: Server) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -37,9 +38,14 @@ async def test_the_release_is_said_once_and_warned_of_when_it_is_too_old(release
 @pytest.mark.virtual_time
 async def test_what_tutti_needs_and_is_not_served_is_an_error_in_the_log_and_what_it_may_lack_is_not() -> None:
     async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
-        feeds = Feeds(cluster.api(), View(), Config(), job_kinds(Config()), Random(1))
-        missing = feeds.informers["limitranges"]
-        missing._path = "/api/v9/limitranges"
+        api = cluster.api()
+        request = api.request
+
+        async def without_limit_ranges(method: str, path: str, **options: Any) -> bytes:
+            return await request(method, path.replace("/v1/limitranges", "/v9/limitranges"), **options)
+
+        api.request = without_limit_ranges  # type: ignore[method-assign]
+        feeds = Feeds(api, View(), Config(), job_kinds(Config()), Random(1))
         with capture_logs() as lines:
             running = asyncio.create_task(feeds.run())
             await asyncio.sleep(5)

@@ -21,13 +21,14 @@ JOINING_SECONDS: Final = 2.5
 
 
 @lru_cache(maxsize=8_192)
-def _weight(peer: str, namespace: str) -> int:
+def weight(peer: str, namespace: str) -> int:
+    """Return how much a peer is drawn to a namespace: the one with most owns it."""
     return int.from_bytes(hashlib.blake2b(f"{peer}\0{namespace}".encode(), digest_size=8).digest(), "big")
 
 
 def owner_of(namespace: str, peers: Iterable[str]) -> str:
     """Return the peer that owns ``namespace``; the departure of another peer never changes the answer."""
-    return max(peers, key=lambda peer: (_weight(peer, namespace), peer))
+    return max(peers, key=lambda peer: (weight(peer, namespace), peer))
 
 
 class Ownership:

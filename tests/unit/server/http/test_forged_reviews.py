@@ -161,14 +161,14 @@ async def test_a_pod_that_names_endless_resources_is_not_kept(names: list[str]) 
 
 async def test_invented_namespaces_leave_nothing_behind() -> None:
     gate = Gate(view())
-    ownership._weight.cache_clear()
+    ownership.weight.cache_clear()
     for number in range(50):
         namespace = f"invented-{number}"
         made = pod(uid=f"pod-{number}")
         made["metadata"]["namespace"] = namespace
         assert (await ask(gate, "/validate/pods", review(made, namespace=namespace))).allowed
     assert len(gate.tally) == 0
-    assert ownership._weight.cache_info().currsize == 0
+    assert ownership.weight.cache_info().currsize == 0
 
 
 def test_what_was_let_pass_ends_though_nobody_asks_about_its_namespace_again() -> None:

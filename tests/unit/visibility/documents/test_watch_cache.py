@@ -297,10 +297,10 @@ async def test_what_changes_while_a_bookmark_is_on_its_way_comes_after_it() -> N
     cache = WatchCache(Clock().now)
     watch = Watch(cache, WatchRequest(EVERYTHING, cache.version, bookmarks=True), Clock().now)
     lines = watch.lines()
+    # A change is noticed only at the time of the bookmark, so that both are sent together.
+    cache.moved = asyncio.sleep  # type: ignore[method-assign]
     first = asyncio.create_task(anext(lines))  # type: ignore[arg-type]
     await asyncio.sleep(0)
-    # Noticed only at the time of the bookmark, so that both are sent together.
-    cache._moved = asyncio.Event()
     cache.put(key("a"), document("a", 1))
     found = [json.loads(await first)]
     cache.put(key("b"), document("b", 1))
