@@ -139,7 +139,7 @@ class VirtualLoop(async_solipsism.EventLoop):
         while self._timers and self._timers[0][2]._cancelled:
             heappop(self._timers)[2]._scheduled = False
             self.cancelled_timers -= 1
-        if not self._timers or self._timers[0][0] - self._now >= base_events.MAXIMUM_SELECT_TIMEOUT:
+        if not self._timers or self._timers[0][0] - self._now >= base_events.MAXIMUM_SELECT_TIMEOUT:  # type: ignore[attr-defined]
             raise SleepForeverError("every task waits, and for nothing that will happen")
         self._ticks += round(max(0.0, self._timers[0][0] - self._now) / self._resolution)
         self._now = self._ticks * self._resolution

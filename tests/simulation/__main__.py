@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 
-from tests.simulation.shrink import JOBS, Story, shrunk, tell
+from tests.simulation.shrink import JOBS, Outcome, Story, shrunk, tell
 from tests.simulation.weathers import WEATHERS
 
 REPORT_SECONDS = 30
@@ -62,7 +62,7 @@ def _run(stories: Iterator[Story], args: argparse.Namespace) -> int:
     steps, seeds, cpu_seconds = Counter[str](), Counter[str](), 0.0
     failed: list[Story] = []
     with ProcessPoolExecutor(args.processes) as pool:
-        under_way: dict[Future[object], Story] = {}
+        under_way: dict[Future[Outcome], Story] = {}
         while True:
             now = time.monotonic()
             enough = sum(steps.values()) >= args.steps or now - began >= args.minutes * 60

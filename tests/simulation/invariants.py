@@ -289,10 +289,10 @@ class Invariants:
                 # It holds nothing, though its entry is freed later; pods of it that succeeded may be deleted by then.
                 continue
             # No more run than have to succeed yet: the rest of the quota may be used by others already.
-            done, given_back = ended.get(reservation.uid, {}), {}
+            succeeded, given_back = ended.get(reservation.uid, {}), {}
             for name, count in reservation.counts.items():
                 total = self._work.get(reservation.uid, {}).get(name, count)
-                given_back[name] = count - min(count, max(0, total - done.get(name, 0)))
+                given_back[name] = count - min(count, max(0, total - succeeded.get(name, 0)))
             counted = policy.charged(reservation, self._cohorts.get(reservation.queue or "")) is not None
             for key, amount in reservation.usage(given_back).items():
                 each = {GPU: 1, CREDITS: CREDITS_A_GPU}.get(key.resource)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from webhook.config import Config, Section
+from webhook.config import Config
 from webhook.jobs.kinds.registry import with_custom
+from webhook.kueue_settings import Section
 
 ROOT = Path(__file__).parents[2]
 MODULE_LINES_MAX = 500

@@ -6,10 +6,10 @@ annotation for admission gates instead, which Kueue's users know: it leaves the 
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -33,8 +33,14 @@ _PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Before a change is tried again: a job is written to several times within the second in which its state changes."""
 
 Kinds = Mapping[str, JobKind]
-Verb = Callable[[Api, str, str, Kinds], Awaitable[str]]
-"""Does something to KIND/NAME in a namespace and returns what it did. Raises WrongName and ApiError."""
+
+
+class Verb(Protocol):
+    """What is done to KIND/NAME in a namespace; it returns what it did, and raises WrongName and ApiError."""
+
+    async def __call__(self, api: Api, job: str, namespace: str, kinds: Kinds = KINDS, /) -> str:
+        """Do it."""
+        ...
 
 
 async def each(

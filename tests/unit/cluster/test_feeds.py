@@ -19,6 +19,7 @@ from webhook.dialects.fragment import Fragment
 from webhook.dialects.kueue import objects as kueue
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.untyped import yaml_text
 from webhook.untyped.yaml_text import Measure
 
 pytestmark = pytest.mark.virtual_time
@@ -75,7 +76,7 @@ async def test_policy_in_a_config_map_is_read_when_it_changes_and_not_for_each_r
 ) -> None:
     """A hundred thousand values of YAML take seconds, in which the webhook answered nobody."""
     read: list[str] = []
-    documents = config_map.documents
+    documents = yaml_text.documents
 
     def counted(text: str, measure: Measure) -> list[Any]:
         read.append(text)

@@ -50,7 +50,7 @@ async def stored(api: Api, name: str = "train") -> dict[str, Any]:
     return found
 
 
-class Busy(Api):
+class Busy:
     """A connection to a cluster in which somebody writes to a job each time after it was read."""
 
     def __init__(self, api: Api, times: int = 2) -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from manifests.chart import PARTS
 from tests.unit.manifests.documents import MANIFESTS, documents_of, files_of, kustomizations, named, of_kind, read
-from webhook.server.jobs.gang_checks import GRACE_SECONDS_MAX
+from webhook.core.model.gang import GRACE_SECONDS_MAX
 
 ROOT = MANIFESTS.parent
 CRDS = MANIFESTS / "crds"

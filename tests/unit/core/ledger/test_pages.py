@@ -59,7 +59,7 @@ def test_what_a_gang_grows_by_is_taken_and_a_stop_is_given() -> None:
 
 @given(st.lists(st.tuples(st.integers(1, 20_000), st.integers(0, 12)), max_size=60), st.randoms())
 def test_entries_stay_where_they_were_put_and_no_page_takes_more_than_it_may(
-    arrivals: list[tuple[int, int]], chance: st.DataObject
+    arrivals: list[tuple[int, int]], chance: random.Random
 ) -> None:
     """Gangs come, some with others that they join, and end in any order."""
     layout, sizes, groups, made = Layout(), dict[str, int](), dict[int, list[str]](), 0

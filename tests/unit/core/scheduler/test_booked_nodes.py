@@ -254,9 +254,9 @@ def test_the_last_that_it_awaits_never_becomes_a_later_one_and_nobody_starts_on_
         before = dict(made.state.booked)
         plan = made.cycle(now, Fences(), epoch=1)
         assert not plan.preempted
-        for each in plan.admitted:
-            limit = gangs[int(each.uid[1:])][3]
-            ends[each.uid] = float("inf") if limit is None else now + limit
+        for started in plan.admitted:
+            limit = gangs[int(started.uid[1:])][3]
+            ends[started.uid] = float("inf") if limit is None else now + limit
         assert len(made.state.booked) <= 1, "one a flavor"
         for uid, booked in made.state.booked.items():
             assert there.keeps(uid)

@@ -1,5 +1,7 @@
 """Compute-class rules and the policy file they come from."""
 
+from importlib import resources
+
 import jsonpatch
 import pytest
 from hypothesis import given
@@ -131,7 +133,7 @@ def test_templates_of_a_job_can_be_handed_over_as_they_are_read():
     assert "Job.batch" in KINDS
 
 
-GOOD = (compute_class_policy.resources.files("webhook.jobs.compute_class") / compute_class_policy.SHIPPED).read_text()
+GOOD = (resources.files("webhook.jobs.compute_class") / compute_class_policy.SHIPPED).read_text()
 
 
 @pytest.mark.parametrize(

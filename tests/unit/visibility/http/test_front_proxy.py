@@ -14,10 +14,11 @@ import trustme
 from tests.unit.server.http.test_tls import issue
 from tests.unit.visibility.world import World
 from webhook.errors import Forbidden
+from webhook.kube.client_certificate import common_name
 from webhook.server.http.listener import ListeningApp, serve
 from webhook.server.http.tls import ServingCertificate
 from webhook.visibility.http.app import ROOT, build_app
-from webhook.visibility.http.front_proxy import FrontProxy, common_name, parse_trust
+from webhook.visibility.http.front_proxy import FrontProxy, parse_trust
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 EC = trustme.KeyType.ECDSA
