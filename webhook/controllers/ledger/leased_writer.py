@@ -67,6 +67,7 @@ class LeasedWriter:
 
     async def _settle(self, kept: Kept, changes: Mapping[str, str | None], meta: str | None) -> None:
         """Write ``changes`` conditionally until the outcome is known."""
+        conflicts = 0
         while True:
             started = self._monotonic()
             if self._elector.must_quit(started):
@@ -80,6 +81,10 @@ class LeasedWriter:
                 metrics.LEDGER_WRITES.labels("conflict").inc()
                 if await self._landed(kept, meta):
                     break
+                conflicts += 1
+                if conflicts > 1:
+                    # Whoever stands between says no whatever is there: it is not asked as fast as it answers.
+                    await asyncio.sleep(0.1)
             except Unavailable as error:
                 metrics.LEDGER_WRITES.labels("unavailable").inc()
                 log.warning("ledger.write_failed", error=str(error))

@@ -22,7 +22,7 @@ from webhook.controllers.ledger.terms import Terms
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.core.model.moments import time_text
-from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.election import parse
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -36,6 +36,8 @@ class Failing:
     def __init__(self, api: Any) -> None:
         self._api = api
         self.failure: ApiError | None = None
+        self.failed = 0
+        """Writes that failed so."""
         self.gone = False
         self.delay_seconds = 0.0
         self.silent: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ class Failing:
             raise Unavailable(0, "Timeout", "no answer in time", outcome_unknown=method != "GET") from error
         # The take-over itself may pass.
         if method == "PATCH" and path == LEDGER and self.failure is not None and b'"job' in more["body"]:
+            self.failed += 1
             raise self.failure
         answer: bytes = await self._api.request(method, path, **more)
         return answer
@@ -157,6 +160,26 @@ async def test_a_ledger_that_must_not_be_written_ends_no_process(failure: ApiErr
         await asyncio.sleep(70)
         assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
         assert not parts.view.jobs[uid].suspended
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Conflict(409, "Conflict", "another version"), NotFound(404, "NotFound", "not here")],
+    ids=["conflict", "not found"],
+)
+async def test_a_ledger_that_is_never_of_the_version_just_read_is_not_asked_as_fast_as_it_answers(
+    failure: ApiError,
+) -> None:
+    async with led() as (cluster, line, parts):
+        line.failure = failure
+        uid = (await cluster.create(waiting_job())).uid
+        await asyncio.sleep(30)
+        # Ten a second, and one more at the beginning of each term.
+        assert line.failed < 2 * 30 / 0.1
+        assert parts.view.jobs[uid].suspended
+        line.failure = None
+        await asyncio.sleep(70)
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
 
 
 async def test_a_ledger_of_a_newer_release_is_left_as_it_is() -> None:
