@@ -237,7 +237,7 @@ def webhook(
         kinds=kinds,
         context=lambda: feeds.context,
         potential=listener.engine.potential,
-        policy_objects=feeds.policy_objects,
+        policy_objects=feeds.policy_objects_beside,
         forwarder=passing_on,
         classes=None if config.compute_classes is None else compute_class_policy.load(config.compute_classes),
         pods_heard_seconds=lambda: feeds.informers["pods"].heard_seconds,

@@ -22,7 +22,7 @@ before stands, and where nothing was:
 
 import asyncio
 import random
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
 from webhook.dialects import compiler, config_map, deleted, resource_quota
 from webhook.dialects import registry as policy_registry
+from webhook.dialects.registry import PolicyResource
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.jobs.plain_pods import groups as pod_groups
@@ -433,8 +434,19 @@ class Feeds:
 
     def policy_objects(self) -> list[Mapping[str, Any]]:
         """Return every policy object of every dialect, those of the ConfigMap included."""
+        return self._policy_documents(policy_registry.compiled(hub=self.config.hub))
+
+    def policy_objects_beside(self, plural: str) -> list[Mapping[str, Any]]:
+        """Return what a change of an object of a resource may break or be broken by.
+
+        Of LocalQueues, of which there are thousands, only a ConfigMap full of policy can: another may stand in it.
+        """
+        compiled = policy_registry.compiled(hub=self.config.hub)
+        return self._policy_documents(each for each in compiled if plural == "configmaps" or each.kind != "LocalQueue")
+
+    def _policy_documents(self, resources: Iterable[PolicyResource]) -> list[Mapping[str, Any]]:
         documents: list[Mapping[str, Any]] = []
-        for resource in policy_registry.compiled(hub=self.config.hub):
+        for resource in resources:
             feeds = [policy_feed(resource, version) for version in resource.versions]
             # Of several served versions the preferred one alone is read: they show the same objects.
             served = [feed for feed in feeds if self.informers[feed].served]

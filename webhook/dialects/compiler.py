@@ -57,27 +57,32 @@ def compile_policy(objects: Iterable[PolicyObject]) -> Policy:
 
 
 def validate(
-    obj: PolicyObject, others: Iterable[PolicyObject], compiler: PolicyCompiler | None = None
+    obj: PolicyObject,
+    others: Iterable[PolicyObject],
+    compiler: PolicyCompiler | None = None,
+    old: PolicyObject | None = None,
 ) -> tuple[Problem, ...]:
     """Return what would be wrong if ``obj`` were stored beside ``others``; errors refuse it, warnings do not.
 
-    ``others`` may hold the stored version of the same object, which it replaces. Reported is what ``obj`` adds, in
-    itself (paths are JSON pointers into it) or to other objects (paths name them). A ``compiler`` that is kept from one
-    call to the next reads only what has changed.
+    ``others`` may hold the stored version of the same object, which it replaces; ``old`` is that where they do not.
+    Reported is what ``obj`` adds, in itself (paths are JSON pointers into it) or to other objects (paths name them).
+    A ``compiler`` that is kept from one call to the next reads only what has changed.
     """
     source = source_of(obj)
     if (source.group, source.kind) == _RESOURCE_QUOTA:
         return resource_quota.compile_object(obj)[1]
     changes: list[Problem] = []
     tolerated: set[str] = set()
-    rest = []
+    rest, twins = [], []
     for other in others:
         of_other = source_of(other)
         if of_other == source:
-            changes += kueue_updates.immutable_changes(other, obj)
-            tolerated |= kueue_updates.tolerated_paths(other, obj)
+            twins.append(other)
         elif _concerned(of_other, source):
             rest.append(other)
+    for twin in twins or ([] if old is None else [old]):
+        changes += kueue_updates.immutable_changes(twin, obj)
+        tolerated |= kueue_updates.tolerated_paths(twin, obj)
     compiler = compiler or PolicyCompiler()
     before = set(compiler.compile(rest).problems)
     added = [found for found in compiler.compile([*rest, obj]).problems if found not in before]
@@ -90,10 +95,10 @@ def _concerned(other: Source, changed: Source) -> bool:
 
     Of LocalQueues there are thousands: each hangs on its ClusterQueue alone, and that on none of them.
     """
-    if changed.group != kueue.GROUP:
-        return True
     if other.kind == "LocalQueue":
         return False
+    if changed.group != kueue.GROUP:
+        return True
     return changed.kind != "WorkloadPriorityClass" or other.kind == changed.kind
 
 

@@ -69,7 +69,7 @@ class Gate:
         kinds: Mapping[str, JobKind] = KINDS,
         context: Callable[[], ReadContext] = ReadContext,
         potential: Callable[[Gang], Reason | None] = lambda gang: None,
-        policy_objects: PolicyObjects = tuple,
+        policy_objects: PolicyObjects = lambda plural: (),
         forwarder: Forwarder | None = None,
         classes: ComputeClassPolicy | None = None,
         pods_heard_seconds: Callable[[], float] = lambda: inf,
@@ -247,7 +247,7 @@ class Gate:
     async def _decide_policy(self, request: ReviewRequest, timeout_seconds: float) -> Answer:
         if self._judging_policy >= self.settings.policy_in_flight_max:
             return _BUSY
-        stored = self._policy_objects()
+        stored = self._policy_objects(request.resource)
         self._judging_policy += 1
         try:
             async with asyncio.timeout(timeout_seconds):

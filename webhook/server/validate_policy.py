@@ -20,8 +20,8 @@ from webhook.wire.admission_review import ReviewRequest
 from webhook.wire.nesting import LEVELS_MAX
 
 PolicyObject = Mapping[str, object]
-PolicyObjects = Callable[[], Iterable[PolicyObject]]
-"""The policy objects as they are stored now, those in the ConfigMap included."""
+PolicyObjects = Callable[[str], Iterable[PolicyObject]]
+"""The policy objects that a change of this resource may concern, as they are stored now or in the ConfigMap."""
 
 _SHOWN_MAX: Final = 8
 
@@ -93,7 +93,7 @@ def validate(request: ReviewRequest, stored: Iterable[Mapping[str, object]], com
         return deny(Refusal.POLICY, f"/: is nested more than {LEVELS_MAX} levels deep; nothing that is read is", 422)
     if request.resource == "configmaps":
         return _answer(_config_map(obj, request.old_object, list(stored)))
-    return _answer(policy_compiler.validate(obj, stored, compiler))
+    return _answer(policy_compiler.validate(obj, stored, compiler, request.old_object))
 
 
 def _unchanged(request: ReviewRequest, obj: Mapping[str, object]) -> bool:

@@ -23,7 +23,7 @@ FLAVOR = {"apiVersion": GROUP, "kind": "ResourceFlavor", "metadata": {"name": "d
 
 
 async def judge(obj: dict[str, Any], *stored: dict[str, Any], old: dict[str, Any] | None = None) -> Answered:
-    gate = Gate(view(), policy_objects=lambda: stored)
+    gate = Gate(view(), policy_objects=lambda plural: stored)
     operation = "CREATE" if old is None else "UPDATE"
     body = review(obj, old=old, operation=operation, resource=f"{obj['kind'].lower()}s", namespace="")
     return await ask(gate, "/validate/policy", body)
@@ -103,3 +103,29 @@ async def test_one_that_was_stored_so_deep_before_keeps_its_labels_editable() ->
     assert (
         await judge(deep | {"metadata": {"name": "research", "labels": {"a": "b"}}}, FLAVOR, deep, old=deep)
     ).allowed
+
+
+async def test_a_local_queue_keeps_its_target_though_no_other_is_looked_at() -> None:
+    """Nothing hangs on LocalQueues, of which there are thousands: a review is judged beside the other kinds alone."""
+
+    def local_queue(target: str) -> dict[str, Any]:
+        metadata = {"name": "lq", "namespace": "team-a"}
+        return {"apiVersion": GROUP, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": target}}
+
+    asked = []
+
+    def stored(plural: str) -> list[dict[str, Any]]:
+        asked.append(plural)
+        return [cluster_queue(), FLAVOR]
+
+    gate = Gate(view(), policy_objects=stored)
+    for target, allowed in (("research", True), ("another", False)):
+        body = review(
+            local_queue(target) | {"metadata": {"name": "lq", "namespace": "team-a", "labels": {"a": "b"}}},
+            old=local_queue("research"),
+            operation="UPDATE",
+            resource="localqueues",
+            namespace="team-a",
+        )
+        assert (await ask(gate, "/validate/policy", body)).allowed is allowed
+    assert set(asked) == {"localqueues"}
