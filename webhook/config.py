@@ -35,7 +35,7 @@ class Lease(Section):
 
     lease_seconds: Seconds = 6
     renew_seconds: Seconds = 4
-    """A leader that has not renewed for so long steps down."""
+    """A leader that has not renewed for this long steps down."""
     retry_seconds: Seconds = 1
 
     @model_validator(mode="after")
@@ -173,7 +173,7 @@ class Config(Section):
     fleet_dead_man: bool = False
     """``tutti hub`` renews a Lease in each member, and places elsewhere what a silent member has surely stopped."""
     silent_hub_seconds: Annotated[float, Field(ge=15, le=86_400)] | None = None
-    """A member stops what a hub has permitted that has not renewed its Lease for so long; None: never."""
+    """A member stops what a hub has permitted that has not renewed its Lease for this long; None: never."""
     left_to_kueue: bool = False
     """Kueue itself serves the cluster: objects with its queue label are passed through."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -107,7 +107,7 @@ _named: set[str] = set()
 
 
 def know_queues(queues: Iterable[str]) -> None:
-    """Take the names of all queues there are; what was counted for queues that are no more is dropped."""
+    """Take the names of all queues there are; what was counted for queues that are gone is dropped."""
     _named.clear()
     _named.update(sorted(queues)[:QUEUES_MAX])
     for counted in (ADMITTED, EVICTED, WAIT_SECONDS):

@@ -48,7 +48,7 @@ class Counts:
     queues: Mapping[str, QueueTotals] = field(default_factory=dict)
     local_queues: Mapping[tuple[str, str], QueueTotals] = field(default_factory=dict)
     inherited: Mapping[str, QueueTotals] = field(default_factory=dict)
-    """By cohort: what holds quota of queues that are no more and is charged there."""
+    """By cohort: what holds quota of queues that are gone and is charged there."""
 
     def below(self, node: Node) -> QueueTotals:
         """Return the numbers of a queue, or of everything at and below a cohort together."""

@@ -32,7 +32,7 @@ def lacking(
 ) -> tuple[str, ...]:
     """Return, in words, what keeps a started gang from being whole and when it is stopped for it; empty when nothing.
 
-    ``lost_seconds`` is when it was last whole no more, if it was.
+    ``lost_seconds`` is when it last stopped being whole, if it ever was.
     """
     if job.ready or job.suspended or job.finished is not None or reservation.stopping is not None:
         return ()

@@ -1,7 +1,7 @@
 """Queues and cohorts that were deleted although gangs run in or below them: what these hold stays charged where it was.
 
 A deleted queue keeps its place below its cohort, owns nothing, and admits nothing, until the last of them has gone. A
-deleted cohort keeps its place too, owns nothing, and what is below it borrows and lends no more. Who saw them knows
+deleted cohort keeps its place too, owns nothing, and what is below it no longer borrows or lends. Who saw them knows
 what they were below; who did not reads in the ledger below what the last of these gangs was admitted. A queue of an
 ElasticQuotaTree is below the nearest cohort of its path that is left.
 """
@@ -61,7 +61,7 @@ def is_deleted(queue: Queue) -> bool:
 
 
 def outdated(policy: Policy, known: Known, holding: Set[str]) -> bool:
-    """Return whether something deleted in ``policy`` is needed no more, or something is missing that holds gangs, or
+    """Return whether something deleted in ``policy`` is no longer needed, or something is missing that holds gangs, or
     nobody has looked yet what something was below that does.
     """
     if _missing(policy, holding) or any(is_deleted(q) and name not in holding for name, q in policy.queues.items()):

@@ -10,7 +10,7 @@ states no deserved amount deserves what its children do together; a leaf deserve
 above it (in Volcano one resource within its deserved amount is enough). ``reclaimable: false`` keeps what the queue
 borrows from being taken back, and the dequeue strategy ``fifo`` is StrictFIFO, ``traverse`` BestEffortFIFO.
 
-Volcano's webhook is stricter of late: a guarantee needs a deserved amount beside it, and children with a guarantee or a
+Newer Volcano webhooks are stricter: a guarantee needs a deserved amount beside it, and children with a guarantee or a
 deserved amount a parent that states one, except below ``root``. Here who states none has what the guarantees and the
 children need, so that queues made before still work. A capability above that of a queue above is warned of only.
 

@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 RENEW_SECONDS: Final = 5.0
 FAILING_SECONDS: Final = 15.0
-"""A member that does not answer for so long is noted as silent."""
+"""A member that does not answer for this long is noted as silent."""
 OLD_SECONDS: Final = 15.0
 """Notes that were read longer ago say nothing of whether the Lease may be renewed."""
 RENEWALS_WITHOUT_A_PROMISE: Final = 2
@@ -97,7 +97,7 @@ class DeadMan:
             await self._renew(member, known, began)
 
     async def look_at_absent(self) -> None:
-        """See how long members were left alone that have gangs and are members no more. Raises ApiError."""
+        """See how long former members that still have gangs were left alone. Raises ApiError."""
         if not self._fleet.members_known:
             return
         held = {job.record.member for job in self._jobs.values() if job.record.holds}

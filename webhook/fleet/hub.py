@@ -130,7 +130,7 @@ class Hub:
         return member
 
     def leave(self, name: str) -> Member:
-        """Ask a member no more, and return it; gangs that it has wait until it is back or declared lost (rule P3)."""
+        """Stop asking a member, and return it; gangs that it has wait until it is back or declared lost (rule P3)."""
         if (following := self._following.pop(name, None)) is not None:
             following.cancel()
         self.fleet.unswept.discard(name)

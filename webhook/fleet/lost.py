@@ -1,7 +1,7 @@
 """``tutti fleet lost``: somebody says that a member will not come back, which a hub never concludes by itself (P3).
 
 Each gang that the member has, or may have, is written as nowhere without proof that nothing of it is left, and is then
-offered to others. That it is lost is noted in a ConfigMap, so that hubs wait for it no more: also one that is started
+offered to others. That it is lost is noted in a ConfigMap, so that hubs no longer wait for it: also one that is started
 later, which otherwise offers nothing before every member was swept (P4). Should the member come back all the same, its
 copies are deleted when it is swept, which ends the note; until then such a gang may run twice.
 """

@@ -60,7 +60,7 @@ class Roster:
         self._refused: dict[str, Condition] = {}
         """What was said last of names that are no members yet, or of new credentials."""
         self._warned: dict[str, tuple[float, float]] = {}
-        """Whose credentials were told of: until when they are good, and in which hour."""
+        """Whose end of credentials was announced: until when they are valid, and in which hour."""
         self._started = False
         self._told = ""
         self._closing: set[asyncio.Task[None]] = set()

@@ -32,7 +32,7 @@ WATCH_SECONDS: Final = 290.0
 IDLE_SECONDS: Final = 120.0
 """Silence after which a watch is taken for dead. API servers send a bookmark about every minute."""
 HEALTHY_SECONDS: Final = 5.0
-"""A watch that lasted so long, or said anything, has worked: the next one starts at once."""
+"""A watch that lasted this long, or said anything, has worked: the next one starts at once."""
 STALE_LISTS_MAX: Final = 3
 """Lists older than what was seen already that are refused in a row. Then they are the truth: etcd was restored."""
 MISSING_RETRY_SECONDS: Final = 5.0

@@ -16,7 +16,7 @@ from webhook.wire.times import micro_time_text
 EXIT_CODE: Final = 70
 """EX_SOFTWARE of sysexits.h; the kubelet shows it as the reason of the restart."""
 HUNG_SECONDS: Final = 15.0
-"""A loop that has not ended a term so long after its lease ran out hangs: a slow computer alone is no reason to end."""
+"""A loop that has not ended a term this long after its lease ran out hangs; a slow computer takes less."""
 
 
 def end_process() -> None:

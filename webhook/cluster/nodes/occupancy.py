@@ -112,7 +112,7 @@ class Occupancy:
             self._expecting.update(dict.fromkeys(self.capacity.nodes))
 
     def drop_daemon_set(self, uid: str) -> None:
-        """Forget one DaemonSet: no more pods of it come."""
+        """Forget one DaemonSet: no pods of it are expected any more."""
         if self._daemons.pop(uid, None) is not None:
             self._served = Counter({place: pods for place, pods in self._served.items() if place[0] != uid})
             for node in self.capacity.nodes:

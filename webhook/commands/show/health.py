@@ -203,7 +203,7 @@ async def _serving(api: Api, now: float) -> Sequence[Finding]:
     try:
         strange = not all(_issued(chain, bundle) for bundle in await _bundles(api))
     except ValueError:
-        # That is told of the authority.
+        # The authority's own line says that.
         strange = False
     if strange:
         text = "no registered authority issued the serving certificate, so no review is answered"

@@ -106,7 +106,7 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
 
 
 def _left_alone(job: JobRecord) -> bool:
-    """Return whether the job's controller looks no more at whether it is suspended. It may have ended and left pods
+    """Return whether the job's controller no longer looks at its suspend field. It may have ended and left pods
     running, or be deleted in the background while a finalizer keeps it: nobody but us would stop its pods.
     """
     return job.finished is not None or job.deleting

@@ -16,7 +16,7 @@ from webhook.core.model.eviction import HELD, HOLDS, LIMIT_REACHED, NO_PERMIT, N
 from webhook.jobs.reading.record import JobRecord, Requeue
 
 PERMIT_SECONDS: Final = 30.0
-"""So long a hub may take to permit a copy that room is kept for, and so long the copy then leaves it to others."""
+"""How long a hub may take to permit a copy that has room, and how long the copy then leaves the room to others."""
 
 
 def overrun_seconds(job: JobRecord, reservation: Reservation) -> float:

@@ -30,7 +30,7 @@ from webhook.jobs.reading.record import JobRecord, Requeue
 log = structlog.get_logger(__name__)
 
 ON_THEIR_WAY_SECONDS: Final = 5.0
-"""A controller that acts on a start may create pods for so long after it, unaware that the gang was stopped meanwhile;
+"""A controller that acts on a start may create pods this long after it, unaware that the gang was stopped meanwhile;
 nothing that it reports tells then that it will not."""
 REMEMBERED_SECONDS: Final = 600.0
 """How long the place of plain pods that were all deleted is kept for others in their stead, after its back-off."""

@@ -279,7 +279,7 @@ class LedgerKeeper(LeasedWriter):
         before = self.ledger
         # Coming to be, a page was listed: that was a write of its own.
         ledger = self.ledger.amended(changed.values(), dropped, claims, bookings)
-        # One that is filled again by this commit is empty no more.
+        # One that this commit fills again is no longer empty.
         emptied = [page for page in self._layout.empty() if page not in homes.values()] if self.renew_due else []
         if emptied:
             ledger = replace(ledger, pages={n: uid for n, uid in ledger.pages.items() if n not in emptied})
@@ -416,7 +416,7 @@ class LedgerKeeper(LeasedWriter):
                 return kept
 
     async def _delete_emptied(self, name: str) -> None:
-        """Delete a page that is listed no more. Best effort: the next leader deletes what is left."""
+        """Delete a page that is no longer listed. Best effort: the next leader deletes what is left."""
         kept = self._pages.pop(name)
         self._witness.gone(name)
         del self._layout.bytes_of[name]

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 VOID_RETRY_SECONDS: Final = 0.5
 LEAVING_SECONDS: Final = 30.0
-"""A pod's usual time to end in: so long a rebuild waits for pods of deleted jobs."""
+"""A pod's usual time to end: a rebuild waits this long for pods of deleted jobs."""
 UNREAD_RETRY_SECONDS: Final = 5.0
 TELL_AGAIN_SECONDS: Final = 600.0
 """How often an event says for what a rebuild waits: events are kept for an hour."""

@@ -55,7 +55,7 @@ class EngineFeed:
         return (None if record is None else record.withheld) or self._engine.reason(uid)
 
     def load(self, ledger: Ledger, changes: Changes | None = None) -> None:
-        """Make the engine agree with a ledger that was read; where its ``changes`` are known, no more is looked at.
+        """Make the engine agree with a ledger that was read; where its ``changes`` are known, only these are looked at.
 
         What is as it was is left alone: a new leader has followed, and must not stand still for what it knows.
         """

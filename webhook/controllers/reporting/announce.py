@@ -28,7 +28,7 @@ QUEUED_AFTER_SECONDS = 2.0
 LOOKED_AT_MAX = 100
 """Waiting gangs whose reason is put into words each second: words cost more than decisions."""
 UNREADABLE_SECONDS = 6.0
-"""At most one event in so long is about an object that cannot be read: whoever writes such may write many."""
+"""At most one event in this time is about an object that cannot be read: whoever writes one may write many."""
 REBUILD_WAITS = "LedgerRebuildWaits"
 """Reason of the event which says why there is no ledger."""
 _WAITED_FOR = "jobs that depend on them wait, others are not affected"
@@ -110,7 +110,7 @@ class Announcer:
     def unreadable(self, now: float, objects: Iterable[tuple[str, str, str, str, str]]) -> None:
         """Tell, one after another and once each, which objects cannot be read: apiVersion, kind, namespace, name, why.
 
-        Those of no namespace are told of at the ledger: an event about them would lie where nobody looks.
+        Events about objects without a namespace go to the ledger: elsewhere nobody would look for them.
         """
         if now - self._unreadable_at < UNREADABLE_SECONDS:
             return
@@ -154,7 +154,7 @@ class Announcer:
 
     async def tick(self, now: float, reason_of: Callable[[str], Reason | None], partial: Iterable[str] = ()) -> None:
         """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what. Of the
-        gangs that have started and are ``partial``, tell why no more of their pods join them.
+        gangs that have started and are ``partial``, say why no more of their pods join them.
 
         Everybody else's turn comes between one reason and the next: a hundred can take half a second.
         """

@@ -97,7 +97,7 @@ class Effects:
         return not self._writes(uid).open
 
     def refused(self, uid: str) -> str | None:
-        """Return why every write of this job is refused, for so long that it is meant; None where that is not so."""
+        """Return why every write of this job is refused, once that has happened often enough; None otherwise."""
         writes = self._writes(uid)
         return writes.why_refused if writes.refusals >= REFUSALS_MEANT else None
 

@@ -12,7 +12,7 @@ recalled              what is left of that copy; no permit for it is sent any mo
 ====================  =====================================================================================
 
 Offered is left without contact, granted only on ``proof``, or when somebody says that its member is lost, or when it
-is so long unheard of that it has stopped the gang by its promise. So at any time at most one copy of a gang has, or
+is silent for so long that it has stopped the gang as promised. So at any time at most one copy of a gang has, or
 can still get, a permit: the one that the record names by uid.
 """
 
@@ -98,7 +98,7 @@ class Dispatch:
     failed: tuple[str, ...] = ()
     """Members in which it failed: none of them is asked again while others are left."""
     stops_after_seconds: int = 0
-    """When it was granted its member had promised to stop it after so long without a word of the hub; 0: it had not."""
+    """How long its member had promised, at the grant, to run it without a word of the hub; 0: it had promised nothing."""
 
     @property
     def holds(self) -> bool:

@@ -49,7 +49,7 @@ class Witness:
                 del self._fresh[page]
 
     def gone(self, name: str) -> None:
-        """Take note that a page is no more."""
+        """Take note that a page is gone."""
         self._seqs.pop(name, None)
         self._fresh.pop(name, None)
 

@@ -19,7 +19,7 @@ class QuotaMissing:
 
 @dataclass(frozen=True, slots=True)
 class QuotaTooLow:
-    """Nobody holds what is missing: there is no more of it now."""
+    """Nobody holds what is missing: no more of it exists now."""
 
     resource: str
     missing: int

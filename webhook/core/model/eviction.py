@@ -21,7 +21,7 @@ ENDED: Final = "Ended"
 NO_PERMIT: Final = "NoPermit"
 """A copy from a hub was not given leave to start in time: its room goes back."""
 HUB_SILENT: Final = "HubSilent"
-"""A copy whose hub was not heard of for so long that it may run elsewhere by now."""
+"""A copy whose hub has been silent for so long that it may run elsewhere by now."""
 REBUILT: Final = "Rebuilt"
 """The ledger was rebuilt, and what is left of the gang is not worth going on with."""
 HOLDS: Final = frozenset({HELD, "Deactivated", LIMIT_REACHED, ATTEMPTS_USED_UP})

@@ -210,7 +210,7 @@ class Gang:
         return sum(self.least_counts.values())
 
     def without(self, ended: Mapping[str, int]) -> "Gang":
-        """Return what is left of it when ``ended`` pods of each set have run to their end and come no more.
+        """Return what is left of it when ``ended`` pods of each set have run to their end and will not come again.
 
         A gang-wide quorum that is more than what is left means all of that.
         """

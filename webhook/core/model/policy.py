@@ -333,7 +333,7 @@ QUEUES_SHOWN = 5
 
 
 def heir(queue: str, cohorts: Container[str], queues: Container[str] = ()) -> str | None:
-    """Return what is charged for what still runs in a queue that is no more: the nearest node above it, if any.
+    """Return what is charged for what still runs in a queue that is gone: the nearest node above it, if any.
 
     Only queues of an ElasticQuotaTree have paths for names (``root/team``), by which what is above them is known. A
     leaf that was given children has become a cohort of its own name, and a cohort that lost all of them is one of

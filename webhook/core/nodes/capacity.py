@@ -270,7 +270,7 @@ class Capacity:
         return known
 
     def has_left(self, gang: str) -> None:
-        """Await a gang no more in any claim: what it holds from now on it keeps."""
+        """Stop awaiting a gang in any claim: what it holds from now on it keeps."""
         if gang in self._claims.awaited:
             self._claims.has_left(gang)
             self._keep(set(), [gang], -1)
@@ -307,7 +307,7 @@ class Capacity:
         return self._withheld.get(node, {})
 
     def _keep(self, nodes: set[str], gangs: Iterable[str], sign: int) -> None:
-        """Have kept on nodes what is claimed there, now that ``gangs`` are awaited, or are no more."""
+        """Have kept on nodes what is claimed there, now that ``gangs`` are awaited, or no longer are."""
         for node, requests, count in self._going(gangs):
             self._claims.leaves(node, requests, sign * count)
             nodes.add(node)

@@ -55,7 +55,7 @@ class ClaimedRoom:
         return self._note(claimed, -1), old
 
     def has_left(self, gang: str) -> None:
-        """Await a gang no more: what it holds from now on it keeps."""
+        """Stop awaiting a gang: what it holds from now on it keeps."""
         self.awaited.pop(gang, None)
         for claimed in self.claims.values():
             claimed.awaits.discard(gang)

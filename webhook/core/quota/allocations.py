@@ -76,7 +76,7 @@ class Allocations:
         """Those whose quorum started below full size."""
         self._by_queue: dict[str, dict[str, Allocation]] = {}
         self._heirs: dict[str, Node] = {}
-        """By queue that is no more: the node that is charged in its place."""
+        """By queue that is gone: the node that is charged in its place."""
         self._priorities: dict[str, dict[int, int]] = {}
         """Queue to priority to number of allocations."""
         self._projected: Usage | None = None
@@ -142,7 +142,7 @@ class Allocations:
         return twin
 
     def rebase(self, tree: QuotaTree) -> None:
-        """Charge everything to another tree: the policy changed. Promises at nodes that are no more lapse."""
+        """Charge everything to another tree: the policy changed. Promises at nodes that are gone lapse."""
         self.usage, self._projected, self._ends = Usage(tree), None, {}
         self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
         self.version += 1
@@ -308,7 +308,7 @@ class Allocations:
                 yield from self.of_queue(queue).values()
 
     def _inherit(self, queue: str) -> None:
-        """Note which node is charged for a queue that is no more."""
+        """Note which node is charged for a queue that is gone."""
         if queue not in self.tree.queues:
             name = heir(queue, self.tree.cohorts, self.tree.queues)
             if name is not None:

@@ -46,11 +46,11 @@ LOOKS: Final = 4_000
 the next cycles make up for, in which nobody searches."""
 
 ASKED: Final = 2
-"""So many gangs are asked in one cycle whether they book what another has no more."""
+"""How many gangs are asked in one cycle whether they book what another no longer has."""
 
 
 def renew(state: State) -> None:
-    """End bookings of gangs whose turn it is no more, and have those decided about again whose nodes went away."""
+    """End bookings of gangs whose turn is over, and have those decided about again whose nodes went away."""
     state.searches_left, state.unanswered_before = SEARCHES, state.ceilings.unanswered
     state.looks_owed = max(0, state.looks_owed - LOOKS)
     state.asked_at = state.asked_from

@@ -189,7 +189,7 @@ class Cycle:
         self._steps += 1
 
     def _enter(self, queue: PendingQueue, level: int = 0) -> None:
-        """Take up a queue's nominee, which goes at ``level`` at the least."""
+        """Take up a queue's nominee, which goes at least at ``level``."""
         eclass = queue.first()
         if eclass is not None:
             eclass.level = max(level, eclass.level)

@@ -117,13 +117,13 @@ class Member:
         return before
 
     def left(self) -> None:
-        """Show no more whether it answers: it is no member now."""
+        """Stop showing whether it answers: it is no longer a member."""
         self.followed = False
         with contextlib.suppress(KeyError):
             metrics.MEMBER_UNREACHABLE.remove(self.name)
 
     def stop(self) -> None:
-        """Ask nothing more: its hub ends, or follows it no more."""
+        """Ask nothing more: its hub ends, or no longer follows it."""
         self.cluster.stop()
         self._ledger.stop()
 

@@ -255,7 +255,7 @@ def _own_fields_refused(change: Change) -> Answer | None:
     if changed == [hold] and hold not in now and is_suspended(change.kind, change.obj):
         # The mutating phase took it away: the owner un-suspended a held job, which waits again.
         return None
-    # In an object that cannot be read our labels are not found either, though they may stand there.
+    # In an object that cannot be read our labels are not found either, though it may have them.
     problem = gang_problem(reading(change.rules, change.kind, change.obj))
     return problem or deny(Refusal.OWN_FIELDS, f"{changed[0]} is written by Tutti alone; leave it as it is")
 

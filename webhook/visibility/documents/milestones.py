@@ -19,7 +19,7 @@ class Milestones:
     stopped_seconds: float | None = None
     ready_seconds: float | None = None
     lost_seconds: float | None = None
-    """When it was last ready no more, since its start; None too where that is not known."""
+    """When it last stopped being ready, since its start; None also where that is not known."""
     finished_seconds: float | None = None
 
 

@@ -40,7 +40,7 @@ class Care:
     """How new reasons have to be, and what may be spent on that."""
 
     age_seconds: float
-    """A reason that was asked for later than so long ago is not asked again."""
+    """A reason that was asked for less than this long ago is not asked for again."""
     budget_seconds: float
     namespace: str | None = None
     """Whose gangs come first."""
