@@ -98,7 +98,7 @@ class Dispatch:
     failed: tuple[str, ...] = ()
     """Members in which it failed: none of them is asked again while others are left."""
     stops_after_seconds: int = 0
-    """How long its member had promised, at the grant, to run it without a word of the hub; 0: it had promised nothing."""
+    """How long its member promised at the grant to run it without a word of the hub; 0: it promised nothing."""
 
     @property
     def holds(self) -> bool:
