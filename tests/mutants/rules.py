@@ -277,8 +277,7 @@ MUTANTS: Final = (
         "4",
         "a rebuild writes every waiting job first",
         RECOVERY,
-        "        await self._void({job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}, "
-        "view.ledger.epoch + 1)\n",
+        "            await self._void(suspects, view.ledger.epoch + 1)\n",
         "",
         RECOVERY_TESTS,
     ),
