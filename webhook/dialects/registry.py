@@ -43,7 +43,7 @@ COMPILED: Final[tuple[PolicyResource, ...]] = (
     PolicyResource(elastic_quota_tree.GROUP, ("v1beta1",), elastic_quota_tree.KIND, "elasticquotatrees", True),
     PolicyResource(volcano.GROUP, ("v1beta1",), volcano.KIND, "queues", False),
 )
-"""Those that are compiled into the Policy (``merge``), wherever Tutti runs."""
+"""Those that are compiled into the Policy (``compiler.compile_policy``), wherever Tutti runs."""
 CHECKS: Final = PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, kueue_checks.KIND, "admissionchecks", False)
 """Compiled in a hub alone: only there is one of their controllers followed."""
 RESOURCE_QUOTA: Final = PolicyResource("", ("v1",), "ResourceQuota", "resourcequotas", True)
