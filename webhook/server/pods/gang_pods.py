@@ -1,6 +1,6 @@
 """Pods of gangs at creation: each within a place of its gang's reservation, or behind our gate until there is one."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation, ReservedPodSet
@@ -15,6 +15,11 @@ from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.gang_owner import belongs
 from webhook.server.review.pod_facts import PodFacts, render_version
+
+AT_A_TIME: Final = 2
+"""Pods of a place: controllers replace one that is being deleted before it has gone. Who deletes replacements, too,
+again and again, runs one more each time for as long as its grace period lasts.
+"""
 
 
 def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
@@ -115,6 +120,14 @@ def _take_place(review: PodReview, rules: PodRules, place: _Place, now: float) -
         message = (
             f"{reservation} has a reservation for {reserved.count} pods of set {reserved.name} and {live + coming} "
             f"exist or are being created{behind}; it is retried"
+        )
+        return deny(Refusal.BEYOND_RESERVATION, message, 429)
+    most = AT_A_TIME * sum(pod_set.count for pod_set in reservation.pod_sets)
+    there = rules.view.fences.present(namespace, uid)
+    if there + coming >= most:
+        message = (
+            f"{there + coming} pods of {reservation} have not ended, those that are being deleted among them; no more "
+            f"than {most} are let be at a time, {AT_A_TIME} for each place; it is retried"
         )
         return deny(Refusal.BEYOND_RESERVATION, message, 429)
     if not review.request.dry_run:

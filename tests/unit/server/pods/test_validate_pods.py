@@ -387,3 +387,18 @@ async def test_an_unknown_subresource_is_refused(admitted: Gate) -> None:
 
 async def test_deletion_passes(admitted: Gate) -> None:
     assert (await ask(admitted, "/validate/pods", review(None, old=gang_pod(), operation="DELETE"))).allowed
+
+
+async def test_who_deletes_replacements_again_and_again_does_not_run_more_and_more_pods(admitted: Gate) -> None:
+    """Each runs on for its grace period, an hour at most. The first replacement of each place comes at once."""
+    for number in range(8):
+        assert (await create(admitted, gang_pod(number))).allowed
+        dying = gang_pod(number)
+        dying["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+        dying["spec"]["nodeName"] = "node-1"
+        admitted.view.fences.put_pod(decode(orjson.dumps(dying)))
+    answer = await create(admitted, gang_pod(8))
+    assert answer.code == 429
+    assert "8 pods of" in answer.message
+    admitted.view.fences.drop_pod("team-a", "pod-0")
+    assert (await create(admitted, gang_pod(8))).allowed
