@@ -120,6 +120,8 @@ class Informer(Generic[R]):
         self._store: Store[R] = Store()
         self.type = ("", "")
         """The apiVersion and kind of its objects, as the list says; empty before there was one."""
+        self._logged: set[Key] = set()
+        """What a log says could not be read, since all was listed: who writes such things may do so all the time."""
         self.unreadable: dict[Key, str] = {}
         """Objects whose present state could not be read, and why; what was known of them before stands."""
         self._relist_asked = asyncio.Event()
@@ -313,6 +315,7 @@ class Informer(Generic[R]):
     def _listed(self) -> None:
         self._machine.listed()
         self._refusals, self._said = 0, ""
+        self._logged.clear()
         self.counts.lists += 1
         self.heard_seconds = self._list_asked_seconds
         self._note_read()
@@ -409,4 +412,6 @@ class Informer(Generic[R]):
         if len(self.unreadable) < NAMED_MAX:
             self.unreadable[key] = f"{type(error).__name__}: {error}"[:REASON_CHARS_MAX]
         metrics.UNREADABLE_OBJECTS.labels(self.name).inc()
-        log.exception("informer.unreadable", informer=self.name, object="/".join(key))
+        if key not in self._logged and len(self._logged) < NAMED_MAX:
+            self._logged.add(key)
+            log.exception("informer.unreadable", informer=self.name, object="/".join(key))

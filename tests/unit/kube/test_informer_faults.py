@@ -5,10 +5,12 @@ from itertools import pairwise
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.kube.conftest import Started, settle
 from tests.unit.kube.fake_api import FakeApi, Thing, thing
 from webhook import errors
+from webhook.kube.informer import NAMED_MAX
 
 pytestmark = pytest.mark.virtual_time
 
@@ -124,3 +126,18 @@ async def test_other_tasks_run_while_a_large_batch_is_taken_in(api: FakeApi, sta
     await neighbour()
     steps = [later - earlier for earlier, later in pairwise(turns)]
     assert max(steps) <= 200
+
+
+async def test_a_log_says_of_each_unreadable_object_once_what_is_wrong_and_of_so_many_at_most(
+    api: FakeApi, start: Started
+) -> None:
+    """Whoever may write one may do so all the time."""
+    api.objects, api.version = [thing("a", 2)], 2
+    with capture_logs() as logged:
+        informer = start()
+        await settle()
+        for version in range(3, 3 + 5 * NAMED_MAX):
+            api.now.say("MODIFIED", thing(f"bad-{version % (2 * NAMED_MAX)}", version, value="unreadable"))
+        await settle()
+    assert informer.counts.unreadable == 5 * NAMED_MAX
+    assert sum(line["event"] == "informer.unreadable" for line in logged) == NAMED_MAX

@@ -7,7 +7,6 @@ They are written as core/v1, since events.k8s.io/v1 takes no ``lastTimestamp``, 
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,6 +16,7 @@ import orjson
 import structlog
 
 from webhook import metrics
+from webhook.controllers.reporting.event_queue import EventQueue
 from webhook.core.model.moments import time_text
 from webhook.errors import ApiError
 from webhook.kube.api import METADATA, Api
@@ -53,7 +53,7 @@ class _Event:
 
 
 class EventRecorder:
-    """Writes events at a bounded rate; the newest win when there are too many."""
+    """Writes events at a bounded rate; of the namespace that has most the newest win when there are too many."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class EventRecorder:
         self._identity = identity
         self._now = now
         self._interval_seconds = 1 / per_second if per_second > 0 else None
-        self._backlog: deque[_Event] = deque(maxlen=BACKLOG_MAX)
+        self._backlog = EventQueue[_Event](BACKLOG_MAX)
         self._wake = asyncio.Event()
         self._serial = 0
 
@@ -88,9 +88,9 @@ class EventRecorder:
         """Queue one event."""
         if self._interval_seconds is None:
             return
-        if len(self._backlog) == BACKLOG_MAX:
+        event = _Event(regarding, reason, note, warning, self._now(), annotations)
+        if not self._backlog.put(regarding.namespace, event):
             metrics.EVENTS_DROPPED.inc()
-        self._backlog.append(_Event(regarding, reason, note, warning, self._now(), annotations))
         self._wake.set()
 
     async def run(self) -> None:
@@ -100,7 +100,7 @@ class EventRecorder:
             if not self._backlog:
                 self._wake.clear()
                 continue
-            event = self._backlog.popleft()
+            event = self._backlog.take()
             try:
                 await self._write(event)
             except ApiError as error:
