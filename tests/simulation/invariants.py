@@ -14,7 +14,7 @@ from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job, work_of
-from tests.simulation.mixed_ledger import PutBack, all_entries, book_of, read_whole
+from tests.simulation.mixed_ledger import PutBack, all_entries, read_whole, take_in
 from tests.simulation.racks import Racks
 from tests.simulation.running import Running
 from tests.simulation.shapes import STORAGES, is_suspended
@@ -23,7 +23,6 @@ from webhook import metrics
 from webhook.assembly import ReconcilerParts
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.controllers.gang_record import GangRecords, Phase
-from webhook.core.ledger.pages import Found
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model import names
 from webhook.core.pod_group.ensemble import uid_of
@@ -57,7 +56,7 @@ class Invariants:
         self.gpus_max: int | None = None
         """Where nothing else bounds them: how many GPUs all queues have together."""
         self._ledger = Ledger()
-        self._pages_read: dict[str, Found] = {}
+        self._book = LedgerBook()
         self.rebuilt: list[Reservation] = []
         """Entries that a rebuild had to find again, as they were before."""
         self._mixed = False
@@ -211,7 +210,8 @@ class Invariants:
 
     def _read_parts(self) -> LedgerBook:
         stored = self._server.store.items(self._config_maps, names.SYSTEM_NAMESPACE)
-        return book_of((each.object for each in stored), self._pages_read)
+        take_in(self._book, (each.object for each in stored))
+        return self._book
 
     def _read_ledger(self) -> None:
         book = self._read_parts()

@@ -12,24 +12,30 @@ from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import names
 
 
-def book_of(config_maps: Iterable[Mapping[str, Any]], pages_read: dict[str, Found]) -> LedgerBook:
-    """Return what is stored of the ledger. What a page held that was deleted or damaged is held on, until a new index
-    lists it no more: of ``pages_read``, to which what can be read now is added.
+def take_in(book: LedgerBook, config_maps: Iterable[Mapping[str, Any]]) -> None:
+    """Have ``book`` say what is stored of the ledger. What a page held that was deleted or damaged is held on, until a
+    new index lists it no more.
     """
-    book = LedgerBook()
+    book.index = None
     for document in config_maps:
         metadata, data = document["metadata"], document.get("data") or {}
         if metadata["name"] == names.LEDGER_NAME:
             book.index = data
         elif (metadata.get("labels") or {}).get(names.LEDGER_PAGE) == names.LEDGER_NAME:
-            book.pages[metadata["name"]] = Found(metadata["uid"], data)
-    for name, page in book.pages.items():
-        with suppress(LedgerCorrupt):
-            if page.data:
-                ledger_text.decode(page.data)
-            pages_read[name] = page
-    book.pages = book.pages | pages_read
-    return book
+            _take_page(book, metadata["name"], Found(metadata["uid"], data))
+
+
+def _take_page(book: LedgerBook, name: str, page: Found) -> None:
+    known = book.pages.get(name)
+    if known is not None and known.data is page.data:
+        return
+    try:
+        if page.data:
+            ledger_text.decode(page.data)
+    except LedgerCorrupt:
+        book.pages.setdefault(name, page)
+    else:
+        book.pages[name] = page
 
 
 def read_whole(book: LedgerBook) -> Ledger | None:
