@@ -162,7 +162,7 @@ class Capacity:
     def copy(self) -> "Capacity":
         """Return an independent copy; its indexes are made when they are asked for."""
         twin = Capacity()
-        twin.nodes = dict(self.nodes)
+        twin.nodes, twin._largest = dict(self.nodes), None
         twin.free = {name: dict(free) for name, free in self.free.items()}
         for uid, allotment in self.allotments.items():
             places = {name: dict(nodes) for name, nodes in allotment.places.items()}
