@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits, Written
-from webhook.fleet.jobs.told import bound, unreadable
+from webhook.fleet.jobs.told import bound, changed, unreadable
 from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
@@ -91,7 +91,7 @@ class FleetJob:
         self._failed: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
         self._told_hour = -1.0
-        """In which it was told that its record cannot be read."""
+        """In which it was told what keeps it from going on."""
 
     async def step(self) -> Step:
         """Look, and take one step; NOTHING when there is none, or a watch will show what comes of it.
@@ -116,6 +116,8 @@ class FleetJob:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
+        if sight is not None and dispatch.holds and sight.cluster != dispatch.cluster:
+            await self._tell_hourly(lambda job, now: changed(self._kind, job, dispatch, now), job)
         self._policy = applying(self._fleet.policies, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
         target = await self._target(wish, dispatch, found)
@@ -390,13 +392,18 @@ class FleetJob:
 
     async def tell_unreadable(self, error: UnreadableRecord) -> None:
         """Tell on the hub's job that its record cannot be read, once an hour; nothing depends on it."""
+        await self._tell_hourly(lambda job, now: unreadable(self._kind, job, str(error), now))
+
+    async def _tell_hourly(
+        self, event: Callable[[dict[str, Any], float], dict[str, Any]], job: dict[str, Any] | None = None
+    ) -> None:
         now = self._fleet.clock.now()
         if self._told_hour == now // 3600:
             return
         with contextlib.suppress(ApiError):
-            event = unreadable(self._kind, await self.read(), str(error), now)
+            told = event(job or await self.read(), now)
             path = f"/api/v1/namespaces/{self.namespace}/events"
-            await self._fleet.api.request("POST", path, body=orjson.dumps(event))
+            await self._fleet.api.request("POST", path, body=orjson.dumps(told))
             self._told_hour = now // 3600
 
     async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch) -> Step:

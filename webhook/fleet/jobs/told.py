@@ -12,6 +12,7 @@ from webhook.jobs.reading.job import read
 
 REASON: Final = "ScheduleBindingSucceed"
 UNREADABLE: Final = "DispatchUnreadable"
+CHANGED: Final = "MemberChanged"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
 MEMBERS: Final = "tutti-hub-members"
@@ -33,6 +34,16 @@ def unreadable(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> d
     message = f"{note}: {why[:REASON_CHARACTERS]}. It is offered to no member until this annotation is removed"
     told = {"reason": UNREADABLE, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"unreadable.{int(now // 3600)}", now) | told
+
+
+def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
+    """Return the event that the name of a gang's member leads to another cluster than the gang's; one an hour."""
+    message = (
+        f"{dispatch.member} leads to another cluster than the one that has this job. It waits for that one; if it will "
+        f"not be back: tutti fleet lost {dispatch.member}"
+    )
+    told = {"reason": CHANGED, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"changed.{int(now // 3600)}", now) | told
 
 
 def _of_job(kind: JobKind, job: Mapping[str, Any], last: str, now: float) -> dict[str, Any]:

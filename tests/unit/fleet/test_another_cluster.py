@@ -1,0 +1,26 @@
+"""The name of a member leads to another cluster: its gangs wait for the former one, and somebody is told."""
+
+import asyncio
+from random import Random
+
+import orjson
+import pytest
+
+from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, fleet, pytorch_job
+from tests.unit.fleet.test_hub import SEED, runs_in
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def test_a_gang_whose_members_name_leads_elsewhere_stays_and_its_owner_is_told_what_to_do() -> None:
+    async with fleet("a", "b") as world, SimulatedCluster(Random(9), namespaces=("tutti-system",)) as other:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        world.running_hub.fleet.members["a"].reach(other.api(HUB_ACCOUNT))
+        await asyncio.sleep(90)
+        assert await world.places(*SEED) == ["a"]
+        listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+        told = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "MemberChanged"]
+        assert len(told) == 1
+        assert "if it will not be back: tutti fleet lost a" in told[0]
