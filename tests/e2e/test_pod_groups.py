@@ -195,7 +195,7 @@ def test_the_gate_the_group_and_the_labels_are_not_for_users_to_change(owner: Ku
     create_crew(owner, range(2))
     lifting = '--patch=[{"op":"remove","path":"/spec/schedulingGates/0"}]'
     assert names.SCHEDULING_GATE in owner.refused("patch", "pod", "crew-0", "--type=json", lifting)
-    assert "PodGroup of a pod stays" in owner.refused("label", "pod", "crew-0", f"{LABEL}=other", "--overwrite")
+    assert "PodGroup of a pod cannot change" in owner.refused("label", "pod", "crew-0", f"{LABEL}=other", "--overwrite")
     assert names.GANG_LABEL in owner.refused("label", "pod", "crew-0", f"{names.GANG_LABEL}=x", "--overwrite")
     forged = pod("forged", pod_template(labels=CREW | {names.GANG_LABEL: "x"}))
     assert "not admitted" in owner.refused("create", "-f", "-", stdin=json.dumps(forged))

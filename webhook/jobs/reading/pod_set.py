@@ -101,7 +101,7 @@ def _slices(site: PodSetSite, annotations: Mapping[str, Any], admitted: bool) ->
         other = names.SLICE_TOPOLOGY if one == names.SLICE_SIZE else names.SLICE_SIZE
         raise wrong(one, f"needs {other} beside it", "write both, or neither")
     if annotations.get(names.POD_SET_GROUP):
-        why = f"goes with no {names.POD_SET_GROUP}"
+        why = f"cannot be combined with {names.POD_SET_GROUP}"
         raise wrong(names.SLICE_TOPOLOGY, why, "keep one of them")
     level, size = _label(site, annotations, names.SLICE_TOPOLOGY), stated[names.SLICE_SIZE]
     if not isinstance(size, str) or not _NUMBER.fullmatch(size):

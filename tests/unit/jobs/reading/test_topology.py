@@ -70,7 +70,7 @@ def test_a_pod_template_says_how_many_pods_are_a_slice_that_is_not_torn_apart():
         (SLICES | {names.SLICE_SIZE: 2}, "2: is not a number of pods"),
         (SLICES | {names.SLICE_SIZE: "9" * 40}, "is not a number of pods"),
         (SLICES | {names.SLICE_TOPOLOGY: "no label"}, "is not the name of a node label"),
-        (SLICES | {names.POD_SET_GROUP: "g"}, f"goes with no {names.POD_SET_GROUP}; keep one of them"),
+        (SLICES | {names.POD_SET_GROUP: "g"}, f"cannot be combined with {names.POD_SET_GROUP}; keep one of them"),
         ({names.SLICE_LAYERS: "[]"}, f"is not carried out; name one level by {names.SLICE_TOPOLOGY}"),
     ],
 )
