@@ -17,8 +17,8 @@ from webhook.server.review.gang_owner import belongs
 from webhook.server.review.pod_facts import PodFacts, render_version
 
 AT_A_TIME: Final = 2
-"""Pods of a place: controllers replace one that is being deleted before it has gone. Who deletes replacements, too,
-again and again, runs one more each time for as long as its grace period lasts.
+"""Pods of a place: controllers replace a pod that is being deleted before it has gone. Without a bound, whoever deletes the
+replacements again and again runs one more each time, for as long as its grace period lasts.
 """
 
 
@@ -126,8 +126,8 @@ def _take_place(review: PodReview, rules: PodRules, place: _Place, now: float) -
     there = rules.view.fences.present(namespace, uid)
     if there + coming >= most:
         message = (
-            f"{there + coming} pods of {reservation} have not ended, those that are being deleted among them; no more "
-            f"than {most} are let be at a time, {AT_A_TIME} for each place; it is retried"
+            f"{there + coming} pods of {reservation} have not ended, including those that are being deleted; at most "
+            f"{most} may exist at a time, {AT_A_TIME} for each place; it is retried"
         )
         return deny(Refusal.BEYOND_RESERVATION, message, 429)
     if not review.request.dry_run:
