@@ -17,8 +17,8 @@ from webhook.server.review.gang_owner import belongs
 from webhook.server.review.pod_facts import PodFacts, render_version
 
 AT_A_TIME: Final = 2
-"""Pods of a place: controllers replace a pod that is being deleted before it has gone. Without a bound, whoever deletes the
-replacements again and again runs one more each time, for as long as its grace period lasts.
+"""Pods of a place: controllers replace a pod that is being deleted before it has gone. Without a bound, whoever deletes
+the replacements again and again runs one more each time, for as long as its grace period lasts.
 """
 
 
