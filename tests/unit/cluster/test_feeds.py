@@ -72,7 +72,7 @@ async def test_of_many_policy_objects_only_the_one_that_changed_is_read_again(mo
 
 
 async def test_a_change_of_policy_is_judged_beside_no_local_queue_unless_it_may_hold_one_itself() -> None:
-    """There are thousands of them, and reading all of them for each review took a third of a second."""
+    """There are thousands of them, and reading them again for each review took a third of a second."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
         version = "kueue.x-k8s.io/v1beta2"
         local = {"name": "lq", "namespace": "team-a"}
