@@ -15,7 +15,7 @@ from webhook.core.ledger import bounds
 from webhook.wire import nesting, watch
 
 Broken = Callable[[pytest.MonkeyPatch], None]
-TRIES = 200 if SHORT else 1_000
+TRIES = 400 if SHORT else 1_000
 """The latter is what one round of ``make fuzz`` tries, of objects that are larger and more often refused for that."""
 
 
