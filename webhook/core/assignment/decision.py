@@ -140,22 +140,19 @@ class Decider:
 
     def _asked(self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]]) -> list[Asked]:
         """Return the pod sets that wait until they fit nodes."""
-        chosen = {each.name: self._flavors_of(flavors.get(each.name, {})) for each in gang.pod_sets}
-        shapes = {each.name: shape_of(each, chosen[each.name]) for each in gang.pod_sets}
-        return [
-            Asked(
-                each.name,
-                shapes[each.name],
-                counts[each.name],
-                # On a flavor with a topology, who asks for nothing may lie anywhere in it, as in Kueue.
-                each.near or (ANYWHERE if shapes[each.name].levels else None),
-                each.together,
-            )
-            for each in gang.pod_sets
+        found = []
+        for each in gang.pod_sets:
             # Who has to be in one domain has to know which.
-            if (each.near is not None and each.near.binding)
-            or (self.nodes is not None and self._must_fit(self.nodes, chosen[each.name].values()))
-        ]
+            binding = each.near is not None and each.near.binding
+            if not binding and self.nodes is None:
+                continue
+            chosen = self._flavors_of(flavors.get(each.name, {}))
+            if binding or (self.nodes is not None and self._must_fit(self.nodes, chosen.values())):
+                shape = shape_of(each, chosen)
+                # On a flavor with a topology, who asks for nothing may lie anywhere in it, as in Kueue.
+                near = each.near or (ANYWHERE if shape.levels else None)
+                found.append(Asked(each.name, shape, counts[each.name], near, each.together))
+        return found
 
     def _must_fit(self, nodes: Capacity, flavors: Collection[Flavor]) -> bool:
         """Return whether pods on ``flavors`` wait until they fit nodes. Where there are none at all, who waits for them
