@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from webhook.cluster.view import View
 from webhook.core.assignment.request import compile_request
-from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet, stated
+from webhook.core.ledger.record import Ledger, Reservation, reserve
 from webhook.core.model import names
 from webhook.core.model.eviction import REBUILT
 from webhook.core.model.gang import Gang
@@ -110,31 +110,14 @@ def from_annotation(
     job: JobRecord, gang: Gang, admission: Admission, epoch: int, stopping: str | None = None
 ) -> Reservation:
     """Return the reservation that a job's annotation describes, at the job's present prices."""
-    return Reservation(
-        uid=job.uid,
-        kind=job.kind,
-        namespace=job.namespace,
-        name=job.name,
-        queue=admission.queue,
-        pod_sets=tuple(
-            ReservedPodSet(
-                s.name,
-                admission.counts.get(s.name, s.count),
-                stated(s.price),
-                admission.flavors.get(s.name, {}),
-                admission.charges.get(s.name),
-            )
-            for s in gang.pod_sets
-        ),
-        epoch=epoch,
-        since_seconds=admission.since_seconds,
-        priority=gang.priority,
+    counts = {s.name: admission.counts.get(s.name, s.count) for s in gang.pod_sets}
+    since, flavors, charges = admission.since_seconds, admission.flavors, admission.charges
+    return replace(
+        reserve(gang, admission.queue, counts, flavors, epoch, since, charges, admission.cohorts),
         stopping=stopping,
         adopted=admission.adopted,
-        evictable=gang.evictable,
-        loose_pods=gang.loose_pods,
+        preemptible=True,
         membership=admission.membership if job.finished is None else None,
-        cohorts=admission.cohorts,
     )
 
 
@@ -152,31 +135,15 @@ def adopted(  # noqa: PLR0917
     groups = () if queue is None else queue.resource_groups
     gang = _as_given(gang, view.unlabelled_pods(job.namespace, job.uid))
     charges = (None if queue is None else compile_request(gang, queue, policy.flavors, settings).charges) or {}
-    flavors = {resource: group.flavors[0].flavor for group in groups if group.flavors for resource in group.resources}
-    return Reservation(
-        uid=job.uid,
-        kind=job.kind,
-        namespace=job.namespace,
-        name=job.name,
-        queue=queue_name,
-        pod_sets=tuple(
-            ReservedPodSet(
-                s.name,
-                s.count,
-                stated(s.price),
-                (taken := _asked(flavors, gang, charge := charges.get(s.name, s.price.requests))),
-                {name: amount for name in taken if (amount := charge.get(name, 0))} if taken else None,
-            )
-            for s in gang.pod_sets
-        ),
-        epoch=epoch,
-        since_seconds=now_seconds,
-        priority=gang.priority,
+    first = {resource: group.flavors[0].flavor for group in groups if group.flavors for resource in group.resources}
+    asked = {s.name: charges.get(s.name, s.price.requests) for s in gang.pod_sets}
+    flavors = {name: _asked(first, gang, charge) for name, charge in asked.items()}
+    stated = {name: {key: asked[name].get(key, 0) for key in taken} for name, taken in flavors.items() if taken}
+    cohorts = () if queue is None else policy.cohorts_above(queue.cohort)
+    return replace(
+        reserve(gang, queue_name, gang.counts, flavors, epoch, now_seconds, stated, cohorts),
         adopted=True,
-        evictable=gang.evictable,
-        loose_pods=gang.loose_pods,
         preemptible=policy.may_be_preempted(gang, queue_name),
-        cohorts=() if queue is None else policy.cohorts_above(queue.cohort),
     )
 
 
