@@ -116,6 +116,20 @@ class Lineage:
         """Return whether an object was seen and is there, or something of it."""
         return uid in self._owners
 
+    def outlives(self, controller: str) -> bool:
+        """Return whether what ``controller`` controls stays though its gang is gone, below an object that was orphaned.
+
+        What is owned by something that is gone, or was never seen, is about to be collected.
+        """
+        uid = controller
+        for _ in range(DEPTH_MAX):
+            if uid not in self._owners or uid in self._gone:
+                return False
+            if uid in self._guessed or not self._owners[uid]:
+                return True
+            uid = self._owners[uid]
+        return False
+
     def belongs(self, controller: str, gang: str) -> bool | None:
         """Return whether what ``controller`` controls is part of ``gang``; None where its owners are not all known."""
         uid: str | None = controller

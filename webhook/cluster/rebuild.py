@@ -186,14 +186,16 @@ def unheld(view: View, ledger: Ledger) -> list[str]:
 def leaving(view: View, ledger: Ledger) -> list[str]:
     """Return the pods that are about to go while nothing in ``ledger`` says any more what their gang holds.
 
-    Its job is deleted, and no process that knew its reservation leads. What nobody owns may run on for ever.
+    Its job is deleted, and no process that knew its reservation leads. What nobody owns may run on for ever, and so may
+    pods of a Job that was orphaned.
     """
     return [
         pod.key
         for namespace in sorted(view.namespaces)
         for pod in view.fences.pods(namespace)
         if pod.gang is not None and pod.gang not in view.jobs and pod.gang not in ledger.entries
-        if not pod.terminal and not pod.gated and (pod.terminating or pod.owner_uid)
+        if not pod.terminal and not pod.gated
+        if pod.terminating or (pod.owner_uid and not view.lineage.outlives(pod.owner_uid))
     ]
 
 

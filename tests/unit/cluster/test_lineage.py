@@ -71,6 +71,22 @@ def test_labels_tell_for_whom_an_orphan_was_made_until_that_one_turns_up() -> No
     assert lineage.belongs("child", "train") is False, "anybody may write labels"
 
 
+def test_pods_outlive_their_gang_below_what_was_orphaned_and_nothing_else() -> None:
+    lineage = Lineage()
+    lineage.put("own", "")
+    lineage.put("orphan", "", made_for="gone")
+    lineage.put("collected", "gone")
+    assert [lineage.outlives(each) for each in ("own", "orphan", "collected", "never seen")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    lineage.put_pod("pod", "own")
+    lineage.drop("own")
+    assert not lineage.outlives("own")
+
+
 UIDS = st.sampled_from(["a", "b", "c", "d"])
 EVENTS = st.lists(
     st.one_of(
@@ -99,6 +115,7 @@ def test_whatever_comes_and_goes_it_answers_and_in_the_end_forgets(events: list[
         assert lineage.belongs(uid, "a") in (True, False, None)
         assert set(lineage.pods_below("a")) <= {"p", "q"}
         assert lineage.top(uid)
+        assert lineage.outlives(uid) in (True, False)
     for pod in ("p", "q"):
         lineage.drop_pod(pod)
     for uid in "abcd":

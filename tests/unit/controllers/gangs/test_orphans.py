@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, PODS, POLICY, waiting_job
+from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, PODS, POLICY, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -109,3 +109,30 @@ async def test_its_quota_is_held_though_nobody_saw_how_it_was_orphaned(made: Any
         await asyncio.sleep(60)
         assert [entry.name for entry in second.view.ledger.entries.values()] == ["other"]
         running.cancel()
+
+
+async def test_no_later_leader_takes_the_ledger_for_an_old_copy_because_orphans_run_on() -> None:
+    """Nothing tells what they hold once the ledger was lost too. Each would admit nobody for half a minute."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        epochs = []
+        for number in range(4):
+            parts = leader(cluster, f"leader-{number}")
+            running = asyncio.create_task(parts.run())
+            await asyncio.sleep(60)
+            epochs.append(parts.view.ledger.epoch)
+            if number == 0:
+                await cluster.create(job_set(suspend=True))
+                await asyncio.sleep(10)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            if number == 0:
+                await cluster.api().request("DELETE", JOB_SET, body=b'{"propagationPolicy": "Orphan"}')
+                await cluster.api().request("DELETE", LEDGER)
+                await asyncio.sleep(10)
+        assert len(await pods_of(cluster)) == 4
+        assert epochs[1:] == [epochs[1], epochs[1] + 1, epochs[1] + 2], "a term each, and no rebuild"
+        events = orjson.loads(await cluster.api().request("GET", "/api/v1/namespaces/tutti-system/events"))["items"]
+        assert "LedgerRebuilt" not in {event["reason"] for event in events}
