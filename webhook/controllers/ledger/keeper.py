@@ -171,6 +171,8 @@ class LedgerKeeper(LeasedWriter):
         beside = ledger_pages.placed(index, found)
         decoded: dict[str, Ledger] = {}
         listed = list(index.pages)
+        for name in listed:
+            refuse_unknown(stored[name])
         for first in range(0, len(listed), AT_ONCE):
             await self.renew_if_due()
             some = listed[first : first + AT_ONCE]

@@ -134,6 +134,7 @@ class LeasedWriter:
             raise LedgerBroken(f"{kept.name} was deleted", stored)
         if self.ledger is not None and ledger_text.epoch_of(stored.data) > self.ledger.epoch:
             raise LeaseLost(f"{kept.name} was taken over by another replica")
+        refuse_unknown(stored)
         return stored
 
     async def _read_until_answered(self, read: Callable[[], Awaitable[Stored | None]]) -> Stored | None:

@@ -255,7 +255,7 @@ def check_schema(data: Mapping[str, str]) -> None:
         schema = json.loads(data[META])["schema"]
     except (KeyError, TypeError, ValueError, RecursionError):
         return
-    if isinstance(schema, int) and schema > SCHEMA:
+    if isinstance(schema, int | float) and schema > SCHEMA:
         raise UnknownSchema(f"{META}: schema {schema}, this release knows {SCHEMA}; run the release that wrote it")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, Stage, elect, reservation
 from webhook.controllers.ledger import keeper as keeping
-from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken
+from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, LedgerRefused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import Objects, Stored
 from webhook.core.ledger import pages, text
@@ -184,6 +184,25 @@ async def test_a_page_that_is_not_as_it_was_written_is_not_built_upon(stage: Sta
     await elect(rival)
     assert rival.ledger is None
     assert not rival.missing
+
+
+@pytest.mark.parametrize("schema", [99, 2.5])
+async def test_a_page_of_a_newer_release_is_left_as_it_is_though_the_index_is_of_one_that_is_known(
+    stage: Stage, schema: float
+) -> None:
+    """Neither its leader nor the next takes it for damage: they would make it again of what they know."""
+    keeper, _ = await filled(stage)
+    name = max(name for name in await stored(stage) if "page" in name)
+    page = (await stored(stage))[name]
+    meta = orjson.dumps(orjson.loads(page.data[text.META]) | {"schema": schema}).decode()
+    body = orjson.dumps({"data": {text.META: meta}})
+    await stage.admin.request("PATCH", f"{COLLECTION}/{name}", body=body, content_type=MERGE_PATCH)
+    before = {name: found.data for name, found in (await stored(stage)).items() if "page" in name}
+    with pytest.raises(LedgerRefused):
+        await keeper.commit(drop=list(page.data.keys() - {text.META}))
+    with pytest.raises(LedgerRefused):
+        await depose(stage, "next")
+    assert {name: found.data for name, found in (await stored(stage)).items() if "page" in name} == before
 
 
 async def test_a_page_that_is_filled_again_by_the_commit_that_would_unlist_it_stays(stage: Stage) -> None:

@@ -182,9 +182,10 @@ async def test_a_ledger_that_is_never_of_the_version_just_read_is_not_asked_as_f
         assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
 
 
-async def test_a_ledger_of_a_newer_release_is_left_as_it_is() -> None:
+@pytest.mark.parametrize("schema", ["99", "2.5"])
+async def test_a_ledger_of_a_newer_release_is_left_as_it_is(schema: str) -> None:
     async with led() as (cluster, _, parts):
-        newer = {"meta": '{"schema":99,"epoch":1,"seq":9}', "something": "else"}
+        newer = {"meta": f'{{"schema":{schema},"epoch":1,"seq":9}}', "something": "else"}
         body = orjson.dumps({"data": newer})
         await cluster.api().request("PATCH", LEDGER, body=body, content_type=MERGE_PATCH)
         await cluster.create(waiting_job())
