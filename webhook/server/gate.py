@@ -6,7 +6,7 @@ namespace, and the settling time after replicas changed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -40,7 +40,7 @@ from webhook.server.review.pod_facts import Misshapen
 from webhook.server.review.resources_table import Handling, ResourcesTable
 from webhook.server.review.settings import GateSettings
 from webhook.server.sharding.forward import Forwarder
-from webhook.server.validate_policy import PolicyObjects
+from webhook.server.validate_policy import PolicyObject, PolicyObjects
 from webhook.server.validate_policy import judge as judge_policy
 from webhook.wire.admission_review import FieldError, ReviewRequest, decode, encode_allowed, encode_denied
 from webhook.wire.nesting import LEVELS_MAX, LONG_BYTES, WRAPPING_LEVELS, shallow_with_pauses
@@ -56,6 +56,9 @@ Beside = Callable[[Callable[[], Answer]], Awaitable[Answer]]
 
 async def _at_once(work: Callable[[], Answer]) -> Answer:
     return work()
+
+
+POLICY_PATH: Final = "/validate/policy"
 
 
 class Gate:
@@ -97,7 +100,7 @@ class Gate:
             "/mutate/pods": self._mutate_pods,
             "/validate/jobs": self._validate_jobs,
             "/validate/pods": self._validate_pods,
-            "/validate/policy": lambda request: None,
+            POLICY_PATH: lambda request: None,
         }
 
     @property
@@ -129,7 +132,8 @@ class Gate:
         except RequestError as error:
             return self._bad_request(path, error)
         try:
-            decided: Decided | None = _unreasonable(path, request, body) or decide(request)
+            unreasonable = None if path == POLICY_PATH else _unreasonable(path, request, body)
+            decided: Decided | None = unreasonable or decide(request)
             if decided is None:
                 decided = await self._wait_and_decide(path, request, body, timeout_seconds, hopped)
         except (FieldError, Misshapen) as error:
@@ -234,8 +238,8 @@ class Gate:
         metrics.WAITING.set(self._waiting)
         try:
             deadline = self._now() + timeout_seconds
-            if path == "/validate/policy":
-                return await self._decide_policy(request, timeout_seconds)
+            if path == POLICY_PATH:
+                return await self._decide_policy(request, body, timeout_seconds)
             if path == "/validate/pods":
                 return await self._decide_pod(request, body, deadline, hopped)
             await self._ledger(children.wants_ledger(request, self._jobs), deadline)
@@ -244,18 +248,23 @@ class Gate:
             self._waiting -= 1
             metrics.WAITING.set(self._waiting)
 
-    async def _decide_policy(self, request: ReviewRequest, timeout_seconds: float) -> Answer:
+    async def _decide_policy(self, request: ReviewRequest, body: bytes, timeout_seconds: float) -> Answer:
         if self._judging_policy >= self.settings.policy_in_flight_max:
             return _BUSY
         stored = self._policy_objects(request.resource)
         self._judging_policy += 1
         try:
             async with asyncio.timeout(timeout_seconds):
-                return await self._beside(partial(judge_policy, request, self.view, stored, self._policy_compiler))
+                return await self._beside(partial(self._judge_policy, request, body, stored))
         except TimeoutError:
             return _BUSY
         finally:
             self._judging_policy -= 1
+
+    def _judge_policy(self, request: ReviewRequest, body: bytes, stored: Iterable[PolicyObject]) -> Answer:
+        """Counting the values of some megabytes takes too long for the loop, too."""
+        unreasonable = _unreasonable(POLICY_PATH, request, body)
+        return unreasonable or judge_policy(request, self.view, stored, self._policy_compiler)
 
     async def _decide_pod(self, request: ReviewRequest, body: bytes, deadline: float, hopped: bool) -> Decided:
         review = read_review(request)
@@ -314,7 +323,7 @@ async def _decoded(body: bytes) -> ReviewRequest:
 
 def _unreasonable(path: str, request: ReviewRequest, body: bytes) -> Answer | None:
     """Return the refusal of a review that nobody has to look into: the API server does not send such."""
-    values_max = bounds.POLICY_VALUES_MAX if path == "/validate/policy" else bounds.VALUES_MAX
+    values_max = bounds.POLICY_VALUES_MAX if path == POLICY_PATH else bounds.VALUES_MAX
     why = bounds.overlong(request) or bounds.crowded(body, values_max)
     return None if why is None else deny(Refusal.MALFORMED, why, 422)
 
