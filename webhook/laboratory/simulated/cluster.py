@@ -84,7 +84,7 @@ class SimulatedCluster:
         """Set the store back to ``backup``, as ``Store.restore`` says; the controllers start over."""
         self.server.store.restore(backup, bumped=bumped)
         for controller in self.controllers:
-            controller.begin_anew()
+            controller.begin_again()
 
     def api(
         self, user: User = ADMIN, faults: FaultPlan | None = None, on_write: Callable[[WritePoint], None] | None = None

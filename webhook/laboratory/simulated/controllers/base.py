@@ -84,7 +84,7 @@ class Controller(ABC):
         self._running = True
         self._pump()
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Forget what is remembered beside the store, as a restarted process has."""
         self._refusals.clear()
 

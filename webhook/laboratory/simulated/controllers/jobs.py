@@ -80,9 +80,9 @@ class JobController(Controller):
         elif owner is None and pods.TRACKING in (event.current.object["metadata"].get("finalizers") or ()):
             self.enqueue(event.current.key)
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Forget which pods are counted, and look at every Job."""
-        super().begin_anew()
+        super().begin_again()
         self._tallies.clear()
         for stored in self.store.items(JOBS):
             self.enqueue((*stored.key, stored.uid))

@@ -178,9 +178,9 @@ class Kubelet(Controller):
             if runtime is not None:
                 self.enqueue_after(("end", *key), runtime)
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Go on with every pod from where it is stored to be."""
-        super().begin_anew()
+        super().begin_again()
         for pod in self.store.items(pods.PODS):
             if not pod.object["spec"].get("nodeName") or pods.has_ended(pod):
                 continue
