@@ -197,8 +197,10 @@ class Hub:
         if due := now >= self._again_seconds:
             self._again_seconds = now + AGAIN_SECONDS
             await self._read_lost()
+        # That of which the newest version was read shows a set-back, however much was written since.
+        newest = max(self._jobs, key=lambda which: self._jobs[which].last_read.newest, default=None)
         for which, job in sorted(self._jobs.items()):
-            if job.look_at_seconds <= now or (due and now >= job.rests_until):
+            if job.look_at_seconds <= now or (due and (now >= job.rests_until or which == newest)):
                 self._wake(which)
 
     async def _read_lost(self) -> None:

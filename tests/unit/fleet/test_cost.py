@@ -74,8 +74,11 @@ async def test_a_gang_that_runs_and_one_that_has_ended_are_asked_for_once_a_minu
     async with fleet("a", "b") as world:
         await world.hub.cluster.create(pytorch_job("over", runtime="1s"))
         await world.until(lambda: world.over("PyTorchJob", "over"))
-        await world.hub.cluster.create(pytorch_job(runtime="200s"))
+        await world.hub.cluster.create(pytorch_job(runtime="300s"))
         await runs_in(world, 3, 0)
+        # The newest is read every five seconds, to see whether the hub was set back.
+        await world.hub.cluster.create(pytorch_job("newest", runtime="300s"))
+        await runs_in(world, 3, 3)
         await asyncio.sleep(10)
         asked = list[str]()
         for link in (world.own, world.links["a"]):

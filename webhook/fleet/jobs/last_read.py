@@ -33,6 +33,11 @@ class LastRead:
         """A step has ended that has decided by all that it read."""
         self._own, self._copy = self._own_so_far, self._copy_so_far
 
+    @property
+    def newest(self) -> int:
+        """The version of the hub's job that was read or written last."""
+        return self._own_so_far[0]
+
     def has_own(self, version: int, set_backs: int) -> bool:
         """Return whether this version of the hub's job, or a later one, was read."""
         return version <= self._own[0] and set_backs == self._own[1]
