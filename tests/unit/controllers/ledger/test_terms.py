@@ -42,6 +42,8 @@ class Failing:
         self.delay_seconds = 0.0
         self.silent: tuple[str, ...] = ()
         """Requests of paths that end so are never answered."""
+        self.denied: tuple[str, ...] = ()
+        """Verbs that are forbidden on ConfigMaps."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
@@ -56,6 +58,8 @@ class Failing:
                     await asyncio.sleep(0.1)
         except TimeoutError as error:
             raise Unavailable(0, "Timeout", "no answer in time", outcome_unknown=method != "GET") from error
+        if method in self.denied and "/configmaps" in path:
+            raise Forbidden(403, "Forbidden", "a policy says no")
         # The take-over itself may pass.
         if method == "PATCH" and path == LEDGER and self.failure is not None and b'"job' in more["body"]:
             self.failed += 1
@@ -179,6 +183,25 @@ async def test_a_ledger_that_is_never_of_the_version_just_read_is_not_asked_as_f
         assert parts.view.jobs[uid].suspended
         line.failure = None
         await asyncio.sleep(70)
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+
+
+DENIED = [("GET",), ("POST",), ("DELETE",), ("PATCH",), ("POST", "DELETE", "PATCH")]
+
+
+@pytest.mark.parametrize("denied", DENIED, ids="+".join)
+@pytest.mark.parametrize("lost", [False, True], ids=["whole", "deleted"])
+async def test_whatever_is_denied_on_the_ledgers_objects_ends_no_process(denied: tuple[str, ...], lost: bool) -> None:
+    """Neither while it decides nor while it makes the ledger again; it goes on once it may."""
+    async with led() as (cluster, line, parts):
+        line.denied = denied
+        if lost:
+            await cluster.api().request("DELETE", LEDGER)
+        await cluster.create(waiting_job())
+        await asyncio.sleep(200)
+        line.denied = ()
+        await asyncio.sleep(100)
+        assert parts.reconciler.leading
         assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
 
 
