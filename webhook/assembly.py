@@ -241,6 +241,7 @@ def webhook(
         forwarder=passing_on,
         classes=None if config.compute_classes is None else compute_class_policy.load(config.compute_classes),
         pods_heard_seconds=lambda: feeds.informers["pods"].heard_seconds,
+        clock=clock,
         **({} if beside is None else {"beside": beside}),
     )
     listener.tally = gate.tally

@@ -21,6 +21,7 @@ from tests.simulation.shapes import STORAGES, is_suspended
 from tests.simulation.trees import Held, Trees, held_by
 from webhook import metrics
 from webhook.assembly import ReconcilerParts
+from webhook.clock import LoopClock
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.controllers.gang_record import GangRecords, Phase
 from webhook.core.ledger.record import Ledger, Reservation
@@ -169,7 +170,7 @@ class Invariants:
             self._fail(torn)
         if self.running is not None:
             self.running.take(event)
-            if wrong := self.running.too_much():
+            if wrong := self.running.too_much(LoopClock().now()):
                 self._fail(wrong)
         if event.storage == self._config_maps:
             before = self._ledger

@@ -5,13 +5,14 @@ its controllers made, runs within the quota of all queues together.
 """
 
 import re
-from collections import Counter
+from math import inf
 from typing import Any, Final
 
 from tests.simulation.hostile import PREFIX
 from tests.simulation.load import NOMINAL_GPUS
 from webhook.core.model import names
 from webhook.laboratory.simulated.objects.store import Event
+from webhook.untyped.values import seconds
 
 MOST_GPUS: Final = sum(NOMINAL_GPUS.values())
 PODS: Final = ("", "pods")
@@ -28,11 +29,8 @@ class Running:
         self._made_for: dict[str, str] = {}
         """Pod or child to what controlled it when it was created."""
         self._gpus: dict[str, int] = {}
-        self._leaving: set[str] = set()
-        """Pods that are being deleted."""
-        self._peak: dict[str, int] = {}
-        """What made pods to the most GPUs that those of it which stayed ever had: a replacement may come beside what it
-        replaces, and no more is to run for it once that has gone."""
+        self._gone_by: dict[str, float] = {}
+        """When the grace period of pods that are being deleted is over: what stays is on a node that is silent."""
 
     def take(self, event: Event) -> None:
         """Take in one stored write."""
@@ -49,29 +47,16 @@ class Running:
                 self._queued.discard(uid)
         if event.storage == PODS:
             self._gpus.pop(uid, None)
-            self._leaving.discard(uid)
+            self._gone_by.pop(uid, None)
             if event.type != "DELETED" and uid in self._queued:
                 self._gpus[uid] = _gpus(event.current.object)
                 if metadata.get("deletionTimestamp"):
-                    self._leaving.add(uid)
+                    self._gone_by[uid] = seconds(metadata["deletionTimestamp"])
 
-    def too_much(self) -> str:
+    def too_much(self, now: float) -> str:
         """Return what runs, if it is more than all queues together have; otherwise nothing."""
-        held, staying = Counter[str](), Counter[str]()
-        for uid, gpus in self._gpus.items():
-            root = self._root(uid)
-            held[root] += gpus
-            staying[root] += gpus * (uid not in self._leaving)
-        for root, gpus in staying.items():
-            self._peak[root] = max(gpus, self._peak.get(root, 0))
-        gpus = sum(min(gpus, self._peak[root]) for root, gpus in held.items())
+        gpus = sum(gpus for uid, gpus in self._gpus.items() if now < self._gone_by.get(uid, inf))
         return f"{gpus} GPUs run, all queues together have {MOST_GPUS}" if gpus > MOST_GPUS else ""
-
-    def _root(self, uid: str) -> str:
-        """Return the job that a pod was made for."""
-        while above := self._made_for.get(uid):
-            uid = above
-        return uid
 
     def _runs(self, uid: str) -> bool:
         return uid in self._gpus or any(self._made_for.get(pod) == uid for pod in self._gpus)

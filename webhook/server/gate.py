@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from webhook.clock import Clock, SystemClock
 from webhook.cluster.view import NAMESPACE_QUEUES, POLICY, View
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Reason
@@ -77,8 +78,11 @@ class Gate:
         classes: ComputeClassPolicy | None = None,
         pods_heard_seconds: Callable[[], float] = lambda: inf,
         beside: Beside = _at_once,
+        clock: Clock | None = None,
     ) -> None:
-        """``beside`` runs what takes long without holding up the other reviews."""
+        """``beside`` runs what takes long without holding up the other reviews; ``clock`` tells the time as the API
+        server writes it.
+        """
         self.view = view
         self.settings = settings or GateSettings()
         self.forwarder = forwarder
@@ -88,7 +92,7 @@ class Gate:
         classes = classes or class_checks.shipped()
         creators = Creators(kinds)
         self._jobs = JobRules(view, self.settings, kinds, creators, by_resource, context, potential, classes)
-        self._pods = PodRules(view, self.settings, creators, self.tally, classes)
+        self._pods = PodRules(view, self.settings, creators, self.tally, classes, (clock or SystemClock()).now)
         self._policy_objects = policy_objects
         self._policy_compiler = PolicyCompiler()
         self._judging_policy = 0

@@ -38,6 +38,8 @@ class PodRecord:
     pod_set: str = ""
     phase: str = "Pending"
     terminating: bool = False
+    gone_by_seconds: float = 0.0
+    """Where it is being deleted, the Unix time at which its grace period is over."""
     ready: bool = False
     node: str = ""
     host_ports: tuple[str, ...] = ()

@@ -32,6 +32,8 @@ class _Namespace:
     reclaimed: dict[str, Mapping[str, int]] = field(default_factory=dict)
     live: dict[tuple[str, str], int] = field(default_factory=dict)
     """(gang uid, pod set) to live pods, those behind our gate included."""
+    leaving: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    """(gang uid, pod set) to uids of pods that are being deleted and have not ended."""
     members: dict[str, dict[str, None]] = field(default_factory=dict)
     """Gang uid to uids of its known pods, in the order in which they were told."""
     present: dict[str, int] = field(default_factory=dict)
@@ -204,6 +206,15 @@ class Fences:
         space = self._namespaces.get(namespace)
         return 0 if space is None else space.live.get((gang, pod_set), 0)
 
+    def leaving_pods(self, namespace: str, gang: str, pod_set: str, now: float) -> int:
+        """Return how many pods of a gang's set are being deleted and may run on, for their grace period is not over.
+
+        One that is there for longer is on a node that does not answer, and may stay for ever.
+        """
+        space = self._namespaces.get(namespace)
+        uids = () if space is None else space.leaving.get((gang, pod_set), ())
+        return 0 if space is None else sum(now < space.pods[uid].gone_by_seconds for uid in uids)
+
     def present(self, namespace: str, gang: str) -> int:
         """Return how many pods of a gang were let go and have not ended: while there is one, quota is held.
 
@@ -309,6 +320,8 @@ class Fences:
             space.live[key] = space.live.get(key, 0) + sign
             if not space.live[key]:
                 del space.live[key]
+        elif pod.gang is not None and pod.terminating and not pod.terminal:
+            _keep(space.leaving, (pod.gang, pod.pod_set), pod.uid, sign)
         if pod.gang is not None and not pod.gated and not pod.terminal:
             _accumulate(space.present, {pod.gang: 1}, sign)
             if not space.present[pod.gang]:
@@ -362,6 +375,15 @@ def _left_by(gone: Iterable[str], space: _Namespace, fence: Fence) -> dict[str, 
     entries = [space.reservations[job] for job in gone if job in space.reservations]
     claims = [space.claim(fence, entry) for entry in entries]
     return amounts.total([*uses, *claims])
+
+
+def _keep(kept: dict[tuple[str, str], set[str]], key: tuple[str, str], uid: str, sign: int) -> None:
+    if sign > 0:
+        kept.setdefault(key, set()).add(uid)
+        return
+    kept[key].discard(uid)
+    if not kept[key]:
+        del kept[key]
 
 
 def _accumulate(total: dict[str, int], change: Mapping[str, int], sign: int) -> None:

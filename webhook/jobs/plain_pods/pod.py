@@ -70,6 +70,7 @@ def decode(raw: bytes) -> PodRecord:
         pod_set=pod_set,
         phase=pod.status.phase,
         terminating=metadata.deletion_timestamp is not None,
+        gone_by_seconds=seconds(metadata.deletion_timestamp),
         ready=any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions or ()),
         node=spec.get("nodeName") or "",
         host_ports=host_ports(spec),
@@ -106,6 +107,7 @@ def unread(raw: bytes) -> PodRecord:
         price=PodPrice(),
         gang=text((metadata.get("labels") or {}).get(names.GANG_LABEL)) or None,
         terminating=metadata.get("deletionTimestamp") is not None,
+        gone_by_seconds=seconds(metadata.get("deletionTimestamp")),
     )
 
 

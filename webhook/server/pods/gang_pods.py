@@ -1,6 +1,6 @@
 """Pods of gangs at creation: each within a place of its gang's reservation, or behind our gate until there is one."""
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation, ReservedPodSet
@@ -15,11 +15,6 @@ from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.gang_owner import belongs
 from webhook.server.review.pod_facts import PodFacts, render_version
-
-AT_A_TIME: Final = 2
-"""Pods of a place: controllers replace a pod that is being deleted before it has gone. Without a bound, whoever deletes
-the replacements again and again runs one more each time, for as long as its grace period lasts.
-"""
 
 
 def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
@@ -122,12 +117,11 @@ def _take_place(review: PodReview, rules: PodRules, place: _Place, now: float) -
             f"exist or are being created{behind}; it is retried"
         )
         return deny(Refusal.BEYOND_RESERVATION, message, 429)
-    most = AT_A_TIME * sum(pod_set.count for pod_set in reservation.pod_sets)
-    there = rules.view.fences.present(namespace, uid)
-    if there + coming >= most:
+    leaving = rules.view.fences.leaving_pods(namespace, uid, reserved.name, rules.unix_now())
+    if live + coming + leaving >= reserved.count:
         message = (
-            f"{there + coming} pods of {reservation} have not ended, including those that are being deleted; at most "
-            f"{most} may exist at a time, {AT_A_TIME} for each place; it is retried"
+            f"{reservation} has a reservation for {reserved.count} pods of set {reserved.name}: {live + coming} exist "
+            f"or are being created, and {leaving} that are being deleted may still run; it is retried"
         )
         return deny(Refusal.BEYOND_RESERVATION, message, 429)
     if not review.request.dry_run:

@@ -1,5 +1,6 @@
 """A pod review that was read, and what its decision may look at besides."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook.cluster.view import View
@@ -23,6 +24,7 @@ class PodRules:
     creators: Creators
     tally: Tally
     classes: ComputeClassPolicy
+    unix_now: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A gang's pods stay within its reservation, loose pods within what reservations leave."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -35,6 +35,7 @@ from webhook.jobs.plain_pods.pod import decode
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
 from webhook.server.gate import Gate
+from webhook.untyped.values import seconds
 
 SCHEDULER = "system:kube-scheduler"
 
@@ -389,16 +390,43 @@ async def test_deletion_passes(admitted: Gate) -> None:
     assert (await ask(admitted, "/validate/pods", review(None, old=gang_pod(), operation="DELETE"))).allowed
 
 
-async def test_who_deletes_replacements_again_and_again_does_not_run_more_and_more_pods(admitted: Gate) -> None:
-    """Each runs on for its grace period, an hour at most. The first replacement of each place comes at once."""
-    for number in range(8):
-        assert (await create(admitted, gang_pod(number))).allowed
-        dying = gang_pod(number)
-        dying["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
-        dying["spec"]["nodeName"] = "node-1"
-        admitted.view.fences.put_pod(decode(orjson.dumps(dying)))
-    answer = await create(admitted, gang_pod(8))
+@dataclass
+class At:
+    """A clock that stands."""
+
+    seconds: float
+
+    def now(self) -> float:
+        return self.seconds
+
+
+GRACE_OVER = "2026-01-01T00:30:00Z"
+
+
+@pytest.mark.parametrize("where", ["gone", "on a node that does not answer", "never on a node"])
+async def test_a_pod_that_is_being_deleted_has_its_place_until_it_is_gone_or_its_grace_period_is_over(
+    where: str,
+) -> None:
+    """Else whoever deletes pods and their replacements again and again runs one more each time."""
+    clock = At(seconds(GRACE_OVER) - 1)
+    gate = Gate(with_ledger(view(), reservation(count=4)), clock=clock)
+    for number in range(4):
+        assert (await create(gate, gang_pod(number))).allowed
+        gate.view.fences.put_pod(decode(orjson.dumps(leaving(number))))
+    answer = await create(gate, gang_pod(4))
     assert answer.code == 429
-    assert "8 pods of" in answer.message
-    admitted.view.fences.drop_pod("team-a", "pod-0")
-    assert (await create(admitted, gang_pod(8))).allowed
+    assert "0 exist or are being created, and 4 that are being deleted may still run" in answer.message
+    if where == "gone":
+        gate.view.fences.drop_pod("team-a", "pod-0")
+    elif where == "never on a node":
+        gate.view.fences.put_pod(decode(orjson.dumps(leaving(0, node=""))))
+    else:
+        clock.seconds += 1
+    assert (await create(gate, gang_pod(4))).allowed
+
+
+def leaving(number: int, node: str = "node-1") -> dict[str, Any]:
+    pod = gang_pod(number)
+    pod["metadata"]["deletionTimestamp"] = GRACE_OVER
+    pod["spec"]["nodeName"] = node
+    return pod
