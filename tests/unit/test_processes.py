@@ -1,6 +1,9 @@
-"""The reconciler as its process runs it, over a connection to a simulated API server: what keeps the watchdog quiet."""
+"""The reconciler as its process runs it, over a connection to a simulated API server: its watchdog and its clock."""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,6 +12,7 @@ import pytest
 import yaml
 
 from webhook import assembly
+from webhook.clock import Clock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.http import HttpFrontEnd
@@ -50,21 +54,49 @@ def kubeconfig(directory: Path, url: str) -> Path:
     return path
 
 
-async def test_a_leader_feeds_its_watchdog_and_disarms_it_before_it_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watchdog, stop = Noted(), asyncio.Event()
-    monkeypatch.setattr(assembly, "Watchdog", lambda: watchdog)
+@asynccontextmanager
+async def process(directory: Path) -> AsyncIterator[None]:
+    """Run one beside a cluster; its end is asked for and awaited."""
+    stop = asyncio.Event()
     async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
         front = HttpFrontEnd(cluster.router, {"token": ADMIN})
         await front.start()
         listen = {"host": "127.0.0.1", "webhook_port": 0, "visibility_port": 0, "health_port": 0}
-        config = Config(kubeconfig=kubeconfig(tmp_path, front.url), cert_dir=tmp_path, listen=listen, identity="one")
-        process = asyncio.create_task(assembly.serve_reconciler(config, stop))
+        config = Config(kubeconfig=kubeconfig(directory, front.url), cert_dir=directory, listen=listen, identity="one")
+        running = asyncio.create_task(assembly.serve_reconciler(config, stop))
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await watchdog.fed.wait()
+            yield
             stop.set()
-            await process
+            await running
         await front.close()
+
+
+async def test_a_leader_feeds_its_watchdog_and_disarms_it_before_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watchdog = Noted()
+    monkeypatch.setattr(assembly, "Watchdog", lambda: watchdog)
+    async with process(tmp_path):
+        await watchdog.fed.wait()
     assert watchdog.told[0] == "start"
     assert watchdog.told[-1] == "disarm"
+
+
+async def test_a_leader_counts_on_when_the_clock_of_its_machine_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the time of every gang with a run-time limit would be used up at once."""
+    watchdog, made, wall = Noted(), assembly.reconciler, time.time
+    clocks: list[Clock] = []
+
+    def noted(*parts: Any, clock: Clock, **more: Any) -> assembly.ReconcilerParts:
+        clocks.append(clock)
+        return made(*parts, clock=clock, **more)
+
+    monkeypatch.setattr(assembly, "Watchdog", lambda: watchdog)
+    monkeypatch.setattr(assembly, "reconciler", noted)
+    async with process(tmp_path):
+        await watchdog.fed.wait()
+        (clock,) = clocks
+        monkeypatch.setattr(time, "time", lambda: wall() + 86_400)
+        assert clock.now() < wall() + 3600
