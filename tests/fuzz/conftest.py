@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, Phase, settings
 # Those given by name are tried by ``make test``: here what is found is found by chance.
 settings.register_profile(
     "fuzz",
+    # What is not named here is as in the profile that all tests have, and that one tries the same each time.
+    derandomize=False,
     max_examples=1_000,
     deadline=None,
     suppress_health_check=list(HealthCheck),

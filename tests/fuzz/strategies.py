@@ -30,6 +30,8 @@ WIDE = st.integers(0, 11 if SHORT else 15).flatmap(lambda bits: st.integers(2**b
 """How many names a map has, each order of size as often: what is above one bound never meets the next one."""
 OFTEN = [2, 20, 300] if SHORT else [2, 20, 300, 6_000]
 ASKED_MAX = 10_000 if SHORT else 40_000
+VALUES_MAX = 200_000
+"""In one object, more than any that is stored has: what is repeated within what was repeated soon fills all memory."""
 AMOUNTS = st.sampled_from(["9P", "9P", "1", 1, "1m", "0", "123456789012345678", "8Ei"])
 
 
@@ -67,9 +69,25 @@ def _change(draw: st.DrawFn, obj: Any) -> None:
         # One value for all: thousands of choices are more than Hypothesis makes.
         node[key] = dict.fromkeys(_names(draw), draw(SCALARS))
     elif what == "repeat" and isinstance(node, dict) and isinstance(node.get(key), list):
-        node[key] = node[key] * draw(st.sampled_from(OFTEN))
+        node[key] = node[key] * _times(draw, obj, node[key])
     else:
         node[key] = DEEP if what == "deepen" else draw(JSON)
+
+
+def _times(draw: st.DrawFn, obj: Any, part: Any) -> int:
+    """Return how often a part of an object may be there instead of once."""
+    room = VALUES_MAX - _values(obj, {})
+    return draw(st.sampled_from([1, *(times for times in OFTEN if times * _values(part, {}) <= room)]))
+
+
+def _values(node: Any, counted: dict[int, int]) -> int:
+    """Return how many values are written of ``node``; what is in several places is counted once and taken as often."""
+    if not isinstance(node, dict | list):
+        return 1
+    if id(node) not in counted:
+        below = node.values() if isinstance(node, dict) else node
+        counted[id(node)] = 1 + sum(_values(each, counted) for each in below)
+    return counted[id(node)]
 
 
 def _names(draw: st.DrawFn) -> list[str]:
@@ -87,7 +105,7 @@ def _ask(draw: st.DrawFn, obj: Any) -> None:
         # Those that bear a name bear each another one, or nobody would take them for more than one.
         some[:] = [
             {**entry, "name": f"{entry['name']}-{number}"} if isinstance(entry, dict) and "name" in entry else entry
-            for number in range(draw(st.sampled_from(OFTEN)))
+            for number in range(_times(draw, obj, some))
             for entry in some
         ]
     containers = list(_containers(obj))
