@@ -35,7 +35,8 @@ def entry(uid: str, **changes: object) -> Reservation:
 def runs(uid: str, **changes: object) -> JobRecord:
     """A job of two pods that was started at second 100 as a member."""
     base = job(suspended=False, admission=replace(STARTED, uid=uid, membership=FOUR))
-    return replace(base, uid=uid, name=uid, **changes)  # type: ignore[arg-type]
+    assert base.gang is not None
+    return replace(base, uid=uid, name=uid, gang=replace(base.gang, uid=uid, name=uid), **changes)  # type: ignore[arg-type]
 
 
 LEFT, RIGHT = entry("left"), entry("right")
