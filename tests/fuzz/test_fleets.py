@@ -32,6 +32,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer
 from webhook.server.review.bounds import VALUES_MAX, crowded
 from webhook.server.sharding import peers
+from webhook.untyped.editing import Blocked
 
 PLACED: Final = [kind for kind in KINDS.values() if kind.placed]
 JOB: Final = KINDS["Job.batch"]
@@ -129,7 +130,12 @@ def test_any_job_of_a_hub_is_copied(data: st.DataObject) -> None:
     if len(raw) > STORED_BYTES_MAX or crowded(raw, VALUES_MAX):
         # The webhook of the hub's own cluster lets none in.
         reject()
-    made = bounded(lambda: copy_made(kind, obj, "hub", DISPATCH), 10 * len(raw))
+    try:
+        made = bounded(lambda: copy_made(kind, obj, "hub", DISPATCH), 10 * len(raw))
+    except Blocked:
+        # No API server with the kind's own schema stores it; a hub logs that job as broken and goes on with the others.
+        event("malformed")
+        return
     assert made["metadata"]["name"] == obj["metadata"]["name"]
 
 
