@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from hypothesis import settings
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 KEYS = st.sampled_from(
@@ -67,7 +67,8 @@ def _change(draw: st.DrawFn, obj: Any) -> None:
         node.pop(key, None)
     elif what == "widen":
         # One value for all: thousands of choices are more than Hypothesis makes.
-        node[key] = dict.fromkeys(_names(draw), draw(SCALARS))
+        value, names = draw(SCALARS), _names(draw)
+        node[key] = dict.fromkeys(names[: 1 + _room(obj) // _weight(value, {})], value)
     elif what == "repeat" and isinstance(node, dict) and isinstance(node.get(key), list):
         node[key] = node[key] * _times(draw, obj, node[key])
     else:
@@ -76,17 +77,25 @@ def _change(draw: st.DrawFn, obj: Any) -> None:
 
 def _times(draw: st.DrawFn, obj: Any, part: Any) -> int:
     """Return how often a part of an object may be there instead of once."""
-    room = VALUES_MAX - _values(obj, {})
-    return draw(st.sampled_from([1, *(times for times in OFTEN if times * _values(part, {}) <= room)]))
+    room = _room(obj)
+    return draw(st.sampled_from([1, *(times for times in OFTEN if times * _weight(part, {}) <= room)]))
 
 
-def _values(node: Any, counted: dict[int, int]) -> int:
-    """Return how many values are written of ``node``; what is in several places is counted once and taken as often."""
+def _room(obj: Any) -> int:
+    return max(0, VALUES_MAX - _weight(obj, {}))
+
+
+def _weight(node: Any, counted: dict[int, int]) -> int:
+    """Return how many values are written of ``node``, a long text being several; what is in several places is counted
+    once and taken as often.
+    """
+    if isinstance(node, str):
+        return 10_000 if node == DEEP else 1 + len(node) // 16
     if not isinstance(node, dict | list):
         return 1
     if id(node) not in counted:
         below = node.values() if isinstance(node, dict) else node
-        counted[id(node)] = 1 + sum(_values(each, counted) for each in below)
+        counted[id(node)] = 1 + sum(_weight(each, counted) for each in below)
     return counted[id(node)]
 
 
@@ -136,5 +145,8 @@ def json_bytes(draw: st.DrawFn, objects: Any) -> bytes:
     """An object as bytes, with what is too deep for an encoder put in."""
     levels = draw(DEPTHS)
     opening, closing = draw(st.sampled_from([(b"[", b"]"), (b'{"x":', b"}"), (b'[{"x":1,"y":', b"}]")]))
-    raw = orjson.dumps(draw(objects), option=orjson.OPT_NON_STR_KEYS)
+    obj = draw(objects)
+    # A change within what was repeated is repeated too.
+    assume(_weight(obj, {}) <= 2 * VALUES_MAX)
+    raw = orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)
     return raw.replace(b'"DEEP"', opening * levels + b"1" + closing * levels)
