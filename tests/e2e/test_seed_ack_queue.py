@@ -58,7 +58,7 @@ def test_of_two_pytorchjobs_the_second_starts_only_after_the_first_has_ended(tea
         wait_until(lambda: len(team.pods(f"{JOB}=pytorch-test", "Running")) == 3, what="the first runs")
         assert team.get("pytorchjob", "pytorch-test-2")["spec"]["runPolicy"]["suspend"] is True
         reason = wait_until(lambda: told(team, "pytorch-test-2", "Queued"), what="the second says why it waits")[-1]
-        assert "max-jobs" in reason
+        assert "asks 1 job; queue root/child-2 has 1, 1 used" in reason
         assert "default/pytorch-test (1)" in reason
         wait_until(lambda: team.pods(f"{JOB}=pytorch-test-2"), timeout_seconds=40, what="the second starts")
         assert condition(team.get("pytorchjob", "pytorch-test"), "Succeeded") == "True"
