@@ -45,6 +45,8 @@ def changed(draw: st.DrawFn, originals: Any, changes: int = 4) -> Any:
         return obj
     for _ in range(draw(st.integers(0, changes))):
         _change(draw, obj)
+    # A change within what was repeated is repeated too.
+    assume(_weight(obj, {}) <= 2 * VALUES_MAX)
     return obj
 
 
@@ -145,8 +147,5 @@ def json_bytes(draw: st.DrawFn, objects: Any) -> bytes:
     """An object as bytes, with what is too deep for an encoder put in."""
     levels = draw(DEPTHS)
     opening, closing = draw(st.sampled_from([(b"[", b"]"), (b'{"x":', b"}"), (b'[{"x":1,"y":', b"}]")]))
-    obj = draw(objects)
-    # A change within what was repeated is repeated too.
-    assume(_weight(obj, {}) <= 2 * VALUES_MAX)
-    raw = orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)
+    raw = orjson.dumps(draw(objects), option=orjson.OPT_NON_STR_KEYS)
     return raw.replace(b'"DEEP"', opening * levels + b"1" + closing * levels)
