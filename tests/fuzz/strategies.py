@@ -42,10 +42,10 @@ def changed(draw: st.DrawFn, originals: Any, changes: int = 4) -> Any:
     if draw(st.booleans()):
         # Nothing else: most changes make a thing that is refused before anybody counts what it asks.
         _ask(draw, obj)
-        return obj
-    for _ in range(draw(st.integers(0, changes))):
-        _change(draw, obj)
-    # A change within what was repeated is repeated too.
+    else:
+        for _ in range(draw(st.integers(0, changes))):
+            _change(draw, obj)
+    # What is changed within what was repeated is changed as often.
     assume(_weight(obj, {}) <= 2 * VALUES_MAX)
     return obj
 
