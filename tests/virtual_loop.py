@@ -14,6 +14,9 @@ from typing import Any
 import async_solipsism
 from async_solipsism.exceptions import SleepForeverError
 
+TURNS_WITHOUT_TIME = 20_000
+"""Who is still busy after so many turns of the loop at one moment repeats something as fast as it is answered."""
+
 
 class _Handle(events.Handle):
     __slots__ = ()
@@ -55,6 +58,10 @@ class _Timer(events.TimerHandle):
             self._callback = self._args = None  # type: ignore[assignment]
 
 
+class TimeStandsStill(AssertionError):
+    """Something is done again and again without waiting for anything."""
+
+
 class VirtualLoop(async_solipsism.EventLoop):
     """The loop of tests marked ``virtual_time``, and of the simulation."""
 
@@ -67,6 +74,7 @@ class VirtualLoop(async_solipsism.EventLoop):
         self._sockets = self._selector._fd_to_key
         self._timers: list[tuple[float, int, _Timer]] = []
         self._numbered = 0
+        self._turns = 0
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
@@ -100,6 +108,10 @@ class VirtualLoop(async_solipsism.EventLoop):
 
     def _run_once(self) -> None:
         ready = self._ready
+        self._turns += 1
+        if self._turns > TURNS_WITHOUT_TIME:
+            self._turns = 0
+            raise TimeStandsStill(f"{TURNS_WITHOUT_TIME} turns at {self._now} s: something is repeated without a pause")
         if self._sockets:
             # Sockets: what arrives in them comes before time passes.
             self._process_events(self._readable())
@@ -143,6 +155,7 @@ class VirtualLoop(async_solipsism.EventLoop):
             raise SleepForeverError("every task waits, and for nothing that will happen")
         self._ticks += round(max(0.0, self._timers[0][0] - self._now) / self._resolution)
         self._now = self._ticks * self._resolution
+        self._turns = 0
 
 
 def run(main: Any) -> Any:

@@ -6,6 +6,7 @@ and never repeated blindly: after any failure the next cycle looks at what is st
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,6 +31,9 @@ RETRY_MAX_SECONDS: Final = 30.0
 REFUSALS_MEANT: Final = 4
 """So many refusals in a row are meant. With the waits between them that is 48 seconds: whatever was sent before the
 first and never answered has arrived by then or never will."""
+
+GONE: Final = sys.maxsize
+"""The version of a pod that is known to be gone: whatever is read of it is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,8 @@ class Effects:
                     body = orjson.dumps(write.patch)
                     raw = await self._api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
         except NotFound:
+            # What was asked for has come about, and until the watch says so too it would be asked for again at once.
+            writes.stored_pods[pod.uid] = GONE
             return None
         except ApiError as error:
             return error

@@ -1,0 +1,42 @@
+"""What the reconciler writes to pods is asked for once, however late the watch tells what became of it."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+from webhook.controllers.gang_record import GangRecords
+from webhook.controllers.writes.effects import Effect, Effects, PodWrite
+from webhook.core.model.gang import PodPrice
+from webhook.core.model.pods import PodRecord
+from webhook.errors import ApiError, NotFound
+from webhook.jobs.reading.record import JobRecord
+from webhook.kube.api import Api
+
+POD = PodRecord("p1", "team-a", "train-0", 7, cast(PodPrice, None), gang="g1")
+
+
+class Empty:
+    """A server on which the pod is gone already."""
+
+    async def request(self, *_asked: object, **_more: object) -> bytes:
+        """Find nothing."""
+        raise NotFound(404, "NotFound", "pods train-0 not found")
+
+
+async def test_a_pod_that_is_found_gone_is_left_alone_until_the_watch_says_so_too() -> None:
+    done: list[ApiError | None] = []
+    effects = Effects(cast(Api, Empty()), {}, GangRecords(), 1, lambda _effect, failure: done.append(failure))
+    job = cast(JobRecord, _Job())
+    effects.start(Effect("stop", job, pods=(PodWrite(POD, None),)))
+    await effects.drain()
+    assert done == [None], "what was asked for has come about"
+    assert effects.stale_pods("g1", [POD])
+    assert effects.stale_pods("g1", [replace(POD, resource_version=70, terminating=True)]), "also what is read late"
+    assert not effects.stale_pods("g1", [])
+    assert not effects.stale_pods("g1", [replace(POD, uid="p2")]), "one of the same name is another"
+
+
+class _Job:
+    uid, key, kind = "g1", "team-a/train", "Job"
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
