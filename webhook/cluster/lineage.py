@@ -141,17 +141,23 @@ class Lineage:
             uid = self._owners.get(uid)
         return None
 
-    def top(self, controller: str) -> str:
-        """Return the last known owner of what ``controller`` controls, itself where it has none."""
+    def line(self, controller: str) -> Iterator[str]:
+        """Yield what something is controlled by: ``controller``, its owner, and so on as far as they are known."""
         uid = controller
         for _ in range(DEPTH_MAX):
-            uid = self._owners.get(uid) or uid
-        return uid
+            if not uid:
+                return
+            yield uid
+            uid = self._owners.get(uid, "")
 
     def pods_below(self, uid: str) -> Iterator[str]:
         """Yield the uids of the pods that an object controls, itself or by its children."""
+        for each in self.below(uid):
+            yield from self._pods.get(each, ())
+
+    def below(self, uid: str) -> Iterator[str]:
+        """Yield an object and what was made for it, its children and theirs."""
         level = [uid]
         for _ in range(DEPTH_MAX):
-            for each in level:
-                yield from self._pods.get(each, ())
+            yield from level
             level = [child for each in level for child in self._children.get(each, ())]

@@ -69,6 +69,8 @@ class View:
     """Uids of gangs whose job or entry is another one than when this was emptied last; None while nobody asks."""
     _deleted: set[str] = field(default_factory=set)
     """Jobs that were seen to be deleted and have a reservation still."""
+    _running: set[str] = field(default_factory=set)
+    """Objects of job kinds that may have pods: neither ended nor suspended nor being deleted."""
     _ledger_moved: asyncio.Event = field(default_factory=asyncio.Event)
     _followed: Ledger | None = None
     """The ledger that fences, nodes and counts agree with."""
@@ -120,8 +122,13 @@ class View:
             if pod is not None and pod.gang is not None:
                 self.put_pod(pod)
 
+    def note_running(self, uid: str, running: bool) -> None:
+        """Take note whether an object of a job kind may have pods."""
+        (self._running.add if running else self._running.discard)(uid)
+
     def drop_controller(self, uid: str) -> None:
         """Take note that an object of a job kind was deleted."""
+        self._running.discard(uid)
         self.lineage.drop(uid)
         if uid in self.ledger.entries:
             self._deleted.add(uid)
@@ -162,13 +169,24 @@ class View:
     def present(self, namespace: str, uid: str) -> int:
         """Return how many pods of a gang were let go and have not ended, as ``Fences.present`` says.
 
-        Those of a job that ran before Tutti came bear no label: their controllers tell.
+        Those of a job that ran before Tutti came bear no label: their controllers tell. What it made and was left when
+        it was deleted counts as one too, while it may have pods: nobody would keep it from having others.
         """
         entry, job = self.ledger.entries.get(uid), self.jobs.get(uid)
         found = self.fences.present(namespace, uid)
         if entry.adopted if entry is not None else job is not None and not job.marked:
             found += len(self.unlabelled_pods(namespace, uid))
+            if job is None:
+                found += sum(each in self._running for each in self.lineage.below(uid))
         return found
+
+    def holder(self, controller: str) -> str:
+        """Return the gang with a reservation of which something is part, by what controls it; empty where none is."""
+        return next((uid for uid in self.lineage.line(controller) if uid in self.ledger.entries), "")
+
+    def left_by(self, job: JobRecord) -> str:
+        """Return the gang to which what a job runs is charged though it is no part of it any more; empty for none."""
+        return self.holder(job.uid) if job.made_for and (job.left_over or not job.marked) else ""
 
     def unlabelled_pods(self, namespace: str, uid: str) -> list[PodRecord]:
         """Return the pods that a job controls without our label on them, and that have not ended."""

@@ -20,6 +20,12 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     unread = _unread(job, gang, view)
     if unread is not None:
         return unread
+    if job.left_over and view.policy.queue_of(job.namespace, None) is None:
+        return Reason(
+            Code.MISCONFIGURED,
+            "it was made for another gang, which was deleted from above it, and names no queue of its own",
+            help=f"label it with {names.QUEUE_LABELS[0]}, or delete it",
+        )
     if job.admission_gates:
         return behind_gates(job.admission_gates)
     missing = job.missing_class

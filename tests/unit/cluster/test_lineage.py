@@ -42,7 +42,7 @@ def test_what_is_gone_is_remembered_while_pods_of_it_are_left() -> None:
     assert lineage.belongs("child", "train") is True
     assert list(lineage.pods_below("train")) == ["pod"]
     assert lineage.put_pod("pod", "") == "child", "it was orphaned since"
-    assert lineage.top("child") == "train"
+    assert list(lineage.line("child")) == ["child", "set", "train"]
     lineage.drop_pod("pod")
     assert lineage.belongs("child", "train") is None, "nothing is kept of what is gone altogether"
 
@@ -114,7 +114,7 @@ def test_whatever_comes_and_goes_it_answers_and_in_the_end_forgets(events: list[
             getattr(lineage, what)(*((uid, owner) if what.startswith("put") else (uid,)))
         assert lineage.belongs(uid, "a") in (True, False, None)
         assert set(lineage.pods_below("a")) <= {"p", "q"}
-        assert lineage.top(uid)
+        assert next(lineage.line(uid)) == uid
         assert lineage.outlives(uid) in (True, False)
     for pod in ("p", "q"):
         lineage.drop_pod(pod)

@@ -50,6 +50,9 @@ def next_step(
         quorum = None if job is None or job.gang is None else view.quorum_of(job.gang)
         pods = tuple(view.fences.pods_of(gang.namespace, gang.uid))
         return assess_pod_group(reservation, pods, voided, quorum, refused=refused)
+    if job is not None and reservation is None and job.running and view.left_by(job):
+        # Its owner was deleted from above it: it runs on, and is charged to that one until nothing of it runs.
+        return Step.WITHDRAW
     step = assess(job, reservation, view.present(gang.namespace, gang.uid), voided)
     kind = kinds.get(gang.kind)
     if step is not Step.NOTHING or job is None or job.suspended or kind is None or not kind.scheduling_gated:

@@ -108,11 +108,9 @@ class DirtySet(Listener):
                 continue
             if pod.gang is not None:
                 self.add(pod.gang)
-            elif owner := pod.owner_uid or pod.made_for:
-                top = self._view.lineage.top(owner)
-                if top in self._view.ledger.entries:
-                    # Of a job that was adopted.
-                    self.add(top)
+            elif holder := self._view.holder(pod.owner_uid or pod.made_for):
+                # Of a job that was adopted.
+                self.add(holder)
         if old is not None and (new is None or new.terminal or new.gang != old.gang):
             self._engine.wake_namespace(old.namespace)
             self.wake.set()

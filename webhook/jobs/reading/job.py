@@ -53,6 +53,8 @@ def read(
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
     active = status.active(kind, obj)
     finished = status.finished(kind, obj)
+    owner, queue = gang_owner(kind, obj, kinds), queue_label(obj, kind)
+    joins = gang is not None and gang.pod_group is not None
     return JobRecord(
         kind=kind.key,
         version=kind.version,
@@ -63,8 +65,8 @@ def read(
         created_seconds=seconds(metadata.get("creationTimestamp")),
         gang=gang,
         problem=asking.problem,
-        queue_label=queue_label(obj, kind),
-        owner=gang_owner(kind, obj, kinds),
+        queue_label=queue,
+        owner=owner,
         suspended=suspended,
         finished=finished,
         active=active,
@@ -95,7 +97,16 @@ def read(
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
         run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),
+        made_for="" if owner or queue or joins else _made_for(metadata, sites),
     )
+
+
+def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite]) -> str:
+    """Return the gang that an object without an owner was made for, by what it bears."""
+    own = (*names.NOT_ADMITTED, metadata.get("uid"), None)
+    marks = (site.labels.get(names.GANG_LABEL) for site in sites)
+    marked = next((mark for mark in marks if isinstance(mark, str) and mark not in own), "")
+    return marked or made_for(paths.find_mapping(metadata, ("labels",)))
 
 
 def _dispatch(kind: JobKind, marks: Mapping[str, Any]) -> Phase:
@@ -145,7 +156,10 @@ def bystander(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind
     place = text(metadata.get("namespace")), text(metadata.get("name")), text(metadata.get("uid"))
     owner = gang_owner(kind, obj, kinds)
     made = "" if owner else made_for(paths.find_mapping(metadata, ("labels",)))
-    return Bystander(*place, integer(metadata.get("resourceVersion")), owner, made)
+    suspended = kind.suspend is not None and paths.find(obj, kind.suspend) is True
+    going = metadata.get("deletionTimestamp") is not None
+    running = not suspended and not going and status.finished(kind, obj) is None
+    return Bystander(*place, integer(metadata.get("resourceVersion")), owner, made, running)
 
 
 def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:

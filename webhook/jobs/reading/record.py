@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.fleet.dispatch import Phase
 from webhook.core.ledger.record import Membership, Reservation
+from webhook.core.model import names
 from webhook.core.model.gang import Gang
 from webhook.core.model.problem import Problem
 from webhook.core.model.shared import shared
@@ -127,6 +128,8 @@ class Bystander:
     """As of a ``JobRecord``."""
     made_for: str = ""
     """As of a ``PodRecord``."""
+    running: bool = False
+    """It is there to have pods: it has not ended, nor is it suspended or being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +202,25 @@ class JobRecord:
     """Unix time at which it ended, as its controller says; 0 while it has not, or when that is not told."""
     run_limit_seconds: int | None = None
     """The limit on its run time over all its starts that Tutti enforces; its controller may know a shorter one."""
+    made_for: str = ""
+    """Uid of the gang that it was made for, where its owner is gone and it asks for no queue of its own."""
 
     @property
     def is_ours(self) -> bool:
         """It is a gang of its own, and Tutti's to start and stop."""
         return self.owner is None and not self.managed_by_other
+
+    @property
+    def running(self) -> bool:
+        """As of a ``Bystander``."""
+        return self.finished is None and not self.suspended and not self.deleting
+
+    @property
+    def left_over(self) -> bool:
+        """What it bears was written for another gang: it was never to start by itself, and names no queue."""
+        own = (self.uid, names.GANG_PENDING_IN_NAMESPACE)
+        marks = [(template.marks or {}).get(names.GANG_LABEL) for template in self.templates]
+        return bool(self.made_for) and any(mark is not None and mark not in own for mark in marks)
 
     @property
     def placed(self) -> bool:

@@ -11,9 +11,11 @@ from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, PODS, P
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
+GATED = pytest.mark.parametrize("gated", [False, True], ids=["anywhere", "in a gated namespace"])
 JOB_SET = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team-a/jobsets/train"
 
 
@@ -40,12 +42,21 @@ def plain_job(*, suspend: bool) -> dict[str, Any]:
     return job
 
 
+async def prepare(cluster: SimulatedCluster, *, gated: bool = False) -> None:
+    """Create a node and a queue of four cpu; ``gated``: all jobs of the namespace wait."""
+    await cluster.add_node("node")
+    for item in POLICY:
+        await cluster.create(item)
+    if gated:
+        label = b'{"metadata": {"labels": {"tutti.dev/gated": "true"}}}'
+        await cluster.api().request("PATCH", "/api/v1/namespaces/team-a", body=label, content_type=MERGE_PATCH)
+
+
+@GATED
 @pytest.mark.parametrize("before_tutti", [False, True], ids=["one that was started", "one that ran before Tutti came"])
-async def test_its_quota_is_held_while_pods_of_its_orphaned_jobs_run(before_tutti: bool) -> None:
+async def test_its_quota_is_held_while_pods_of_its_orphaned_jobs_run(before_tutti: bool, gated: bool) -> None:
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+        await prepare(cluster, gated=gated)
         await cluster.create(job_set(suspend=not before_tutti))
         await asyncio.sleep(5)
         parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
@@ -74,14 +85,15 @@ async def pods_of(cluster: SimulatedCluster) -> list[Any]:
     return found
 
 
+@GATED
 @pytest.mark.parametrize("before_tutti", [False, True], ids=["started", "adopted"])
 @pytest.mark.parametrize("made", [job_set, plain_job], ids=["a JobSet", "a Job"])
-async def test_its_quota_is_held_though_nobody_saw_how_it_was_orphaned(made: Any, before_tutti: bool) -> None:
+async def test_its_quota_is_held_though_nobody_saw_how_it_was_orphaned(
+    made: Any, before_tutti: bool, gated: bool
+) -> None:
     """Whoever leads next never saw the object: what it made says whose it was."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+        await prepare(cluster, gated=gated)
         await cluster.create(made(suspend=not before_tutti))
         await asyncio.sleep(5)
         first = leader(cluster, "first")
@@ -114,9 +126,7 @@ async def test_its_quota_is_held_though_nobody_saw_how_it_was_orphaned(made: Any
 async def test_no_later_leader_takes_the_ledger_for_an_old_copy_because_orphans_run_on() -> None:
     """Nothing tells what they hold once the ledger was lost too. Each would admit nobody for half a minute."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+        await prepare(cluster)
         epochs = []
         for number in range(4):
             parts = leader(cluster, f"leader-{number}")
@@ -136,3 +146,65 @@ async def test_no_later_leader_takes_the_ledger_for_an_old_copy_because_orphans_
         assert epochs[1:] == [epochs[1], epochs[1] + 1, epochs[1] + 2], "a term each, and no rebuild"
         events = orjson.loads(await cluster.api().request("GET", "/api/v1/namespaces/tutti-system/events"))["items"]
         assert "LedgerRebuilt" not in {event["reason"] for event in events}
+
+
+ORPHAN = "/apis/batch/v1/namespaces/team-a/jobs/train-w-0"
+
+
+async def is_suspended(cluster: SimulatedCluster) -> bool:
+    """Return whether the first Job of the JobSet is."""
+    return bool(orjson.loads(await cluster.api().request("GET", ORPHAN))["spec"]["suspend"])
+
+
+async def test_an_orphan_of_what_waited_does_not_start_without_the_queue_in_which_it_waited() -> None:
+    """A namespace where every job is given a queue when it is made would be left by it."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await prepare(cluster, gated=True)
+        parts = leader(cluster, "me")
+        running = asyncio.create_task(parts.run())
+        await cluster.create(waiting_job("other", pods=4))
+        await asyncio.sleep(5)
+        await cluster.create(job_set(suspend=True))
+        await asyncio.sleep(5)
+        await cluster.api().request("DELETE", JOB_SET, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(30)
+        assert await is_suspended(cluster)
+        uid = orjson.loads(await cluster.api().request("GET", ORPHAN))["metadata"]["uid"]
+        assert "names no queue of its own; label it with" in str(parts.reconciler.reason(uid))
+        other = JOB.replace("train", "other")
+        await cluster.api().request("DELETE", other, body=b'{"propagationPolicy": "Background"}')
+        await asyncio.sleep(30)
+        assert await is_suspended(cluster)
+        label = b'{"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "research"}}}'
+        await cluster.api().request("PATCH", ORPHAN, body=label, content_type=MERGE_PATCH)
+        await asyncio.sleep(30)
+        assert not await is_suspended(cluster), "it has a queue, and its turn"
+        assert [entry.name for entry in parts.view.ledger.entries.values()] == ["train-w-0"]
+        running.cancel()
+
+
+async def test_an_orphan_whose_pods_are_gone_is_not_given_others() -> None:
+    """Its gang's room is somebody else's by then."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await prepare(cluster, gated=True)
+        parts = leader(cluster, "me")
+        running = asyncio.create_task(parts.run())
+        await cluster.create(job_set(suspend=True))
+        await asyncio.sleep(10)
+        await cluster.create(waiting_job("other", pods=4))
+        await cluster.api().request("DELETE", JOB_SET, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(10)
+        assert not await is_suspended(cluster), "it runs on"
+        for number in range(2):
+            limit = b'{"spec": {"parallelism": 0}}'
+            path = ORPHAN.replace("w-0", f"w-{number}")
+            await cluster.api().request("PATCH", path, body=limit, content_type=MERGE_PATCH)
+        await asyncio.sleep(60)
+        assert [entry.name for entry in parts.view.ledger.entries.values()] == ["other"]
+        running.cancel()
+        later = leader(cluster, "later")
+        running = asyncio.create_task(later.run())
+        await asyncio.sleep(30)
+        assert await is_suspended(cluster)
+        assert [entry.name for entry in later.view.ledger.entries.values()] == ["other"]
+        running.cancel()
