@@ -275,10 +275,10 @@ class Feeds:
     def _job(self, _feed: str, old: JobRecord | Bystander | None, new: JobRecord | Bystander | None) -> None:
         if new is not None:
             # One without our marks is adopted, where it waits for us at all and was not made for another gang.
-            alone = isinstance(new, JobRecord) and not new.marked and not new.made_for
+            alone = isinstance(new, JobRecord) and not (new.marked or new.made_for or new.named)
             owner = new.owner.uid if new.owner else ""
             self.view.put_controller(new.uid, new.namespace, owner, alone=alone, made_for=new.made_for)
-            self.view.note_running(new.uid, new.running)
+            self.view.note_made(new.uid, new.named, running=new.running)
         elif old is not None:
             self.view.drop_controller(old.uid)
         self._gang(old if isinstance(old, JobRecord) else None, new if isinstance(new, JobRecord) else None)

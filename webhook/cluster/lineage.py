@@ -5,7 +5,7 @@ API server's controllers wrote tells: a pod names the object that controls it, a
 objects of job kinds, un-gated ones too, and those that are gone for as long as a pod or a child of theirs is left.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 DEPTH_MAX: Final = 10
@@ -153,7 +153,15 @@ class Lineage:
     def pods_below(self, uid: str) -> Iterator[str]:
         """Yield the uids of the pods that an object controls, itself or by its children."""
         for each in self.below(uid):
-            yield from self._pods.get(each, ())
+            yield from self.pods_of(each)
+
+    def pods_of(self, uid: str) -> Iterable[str]:
+        """Return the uids of the pods that an object controls itself."""
+        return self._pods.get(uid, ())
+
+    def controller_of(self, pod: str) -> str:
+        """Return what controls a pod, as ``put_pod`` says."""
+        return self._controllers.get(pod, "")
 
     def below(self, uid: str) -> Iterator[str]:
         """Yield an object and what was made for it, its children and theirs."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from webhook.cluster.by_name import ByName, is_unlabelled
 from webhook.cluster.lineage import Lineage
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.core.ledger.record import Changes, Ledger, Reservation
@@ -52,6 +53,7 @@ class View:
     policy: Policy = field(default_factory=Policy)
     fences: Fences = field(default_factory=Fences)
     lineage: Lineage = field(default_factory=Lineage)
+    by_name: ByName = field(default_factory=ByName)
     nodes: Occupancy | None = None
     """Who is on which node; None in a process that does not decide."""
     ledger: Ledger = field(default_factory=Ledger)
@@ -122,13 +124,15 @@ class View:
             if pod is not None and pod.gang is not None:
                 self.put_pod(pod)
 
-    def note_running(self, uid: str, running: bool) -> None:
-        """Take note whether an object of a job kind may have pods."""
+    def note_made(self, uid: str, names: tuple[str, ...], *, running: bool) -> None:
+        """Take note of names of what an object of a job kind may have been made for, and whether it may have pods."""
+        self.by_name.put(uid, names)
         (self._running.add if running else self._running.discard)(uid)
 
     def drop_controller(self, uid: str) -> None:
         """Take note that an object of a job kind was deleted."""
         self._running.discard(uid)
+        self.by_name.drop(uid)
         self.lineage.drop(uid)
         if uid in self.ledger.entries:
             self._deleted.add(uid)
@@ -141,6 +145,7 @@ class View:
         """Add or replace one pod. One whose controller is known to belong elsewhere is no part of the gang that its
         label names: it is loose.
         """
+        self.by_name.put(pod.uid, pod.named)
         made_for = pod.made_for if self._is_unseen(pod.made_for) else ""
         controller = self.lineage.put_pod(pod.uid, pod.owner_uid, made_for)
         if pod.gang is not None and not pod.group and self.is_foreign(controller, pod.gang):
@@ -161,6 +166,7 @@ class View:
 
     def drop_pod(self, namespace: str, uid: str) -> None:
         """Forget one pod."""
+        self.by_name.drop(uid)
         self.lineage.drop_pod(uid)
         self.fences.drop_pod(namespace, uid)
         if self.nodes is not None:
@@ -169,29 +175,52 @@ class View:
     def present(self, namespace: str, uid: str) -> int:
         """Return how many pods of a gang were let go and have not ended, as ``Fences.present`` says.
 
-        Those of a job that ran before Tutti came bear no label: their controllers tell. What it made and was left when
-        it was deleted counts as one too, while it may have pods: nobody would keep it from having others.
+        Those of some gangs bear no label: what made them tells. What such a gang made and left when it was deleted
+        counts as one too, while it may have pods: nobody would keep it from having others.
         """
         entry, job = self.ledger.entries.get(uid), self.jobs.get(uid)
         found = self.fences.present(namespace, uid)
-        if entry.adopted if entry is not None else job is not None and not job.marked:
+        if is_unlabelled(entry) if entry is not None else job is not None and not job.marked:
             found += len(self.unlabelled_pods(namespace, uid))
             if job is None:
-                found += sum(each in self._running for each in self.lineage.below(uid))
+                found += sum(each in self._running for each in self._made_by(uid))
         return found
+
+    def unlabelled_pods(self, namespace: str, uid: str) -> list[PodRecord]:
+        """Return the pods that were made for a job without our label on them, and that have not ended."""
+        below = {pod: None for each in self._made_by(uid) for pod in self.lineage.pods_of(each)}
+        gang = self.ledger.entries.get(uid) or self.jobs.get(uid)
+        if gang is not None:
+            below |= {each: None for each in self.by_name.of(gang) if self._is_astray(namespace, each)}
+        pods = (self.fences.pod(namespace, each) for each in below)
+        return [pod for pod in pods if pod is not None and pod.gang is None and not pod.terminal]
+
+    def _made_by(self, uid: str) -> Iterable[str]:
+        """Return a job and the objects that were made for it, or for these."""
+        gang = self.ledger.entries.get(uid) or self.jobs.get(uid)
+        named = () if gang is None else (each for each in self.by_name.of(gang) if self.lineage.knows(each))
+        return {each: None for top in (uid, *named) for each in self.lineage.below(top)}
+
+    def _is_astray(self, namespace: str, pod: str) -> bool:
+        """Return whether nobody knows what controls a pod."""
+        found = self.fences.pod(namespace, pod)
+        line = () if found is None else tuple(self.lineage.line(self.lineage.controller_of(pod)))
+        known = bool(line) and (self.lineage.knows(line[-1]) or any(each in self.ledger.entries for each in line))
+        return found is not None and not known
 
     def holder(self, controller: str) -> str:
         """Return the gang with a reservation of which something is part, by what controls it; empty where none is."""
-        return next((uid for uid in self.lineage.line(controller) if uid in self.ledger.entries), "")
+        for uid in self.lineage.line(controller):
+            if uid in self.ledger.entries:
+                return uid
+            if found := self.by_name.gang_of(uid):
+                return found
+        return ""
 
     def left_by(self, job: JobRecord) -> str:
         """Return the gang to which what a job runs is charged though it is no part of it any more; empty for none."""
-        return self.holder(job.uid) if job.made_for and (job.left_over or not job.marked) else ""
-
-    def unlabelled_pods(self, namespace: str, uid: str) -> list[PodRecord]:
-        """Return the pods that a job controls without our label on them, and that have not ended."""
-        pods = (self.fences.pod(namespace, each) for each in self.lineage.pods_below(uid))
-        return [pod for pod in pods if pod is not None and pod.gang is None and not pod.terminal]
+        orphan = (job.made_for or job.named) and (job.left_over or not job.marked)
+        return self.holder(job.uid) if orphan else ""
 
     def set_ledger(self, ledger: Ledger | None, changes: Changes | None = None) -> None:
         """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted.
@@ -214,6 +243,7 @@ class View:
             self._deleted &= ledger.entries.keys()
             self._note_moved(before.entries.keys() | ledger.entries.keys())
             new = self.fences.set_reservations(ledger.entries.values())
+            self.by_name.forget_gangs()
             self._held.clear()
             self._holding_moved = True
             self._count_held(ledger, ledger.entries, 1)
@@ -246,6 +276,8 @@ class View:
     def _count_held(self, ledger: Ledger, uids: Iterable[str], sign: int) -> None:
         for uid in uids:
             entry = ledger.entries.get(uid)
+            if entry is not None:
+                (self.by_name.put_gang if sign > 0 else self.by_name.drop_gang)(entry)
             if entry is not None and entry.queue is not None:
                 self._holding_moved |= sign > 0 and entry.queue not in self._held
                 self._held[entry.queue] += sign

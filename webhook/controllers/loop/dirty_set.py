@@ -108,9 +108,10 @@ class DirtySet(Listener):
                 continue
             if pod.gang is not None:
                 self.add(pod.gang)
-            elif holder := self._view.holder(pod.owner_uid or pod.made_for):
-                # Of a job that was adopted.
-                self.add(holder)
+            else:
+                # It may be of a gang whose pods bear no label.
+                holder = self._view.holder(pod.owner_uid or pod.made_for)
+                self.add(*self._view.by_name.gangs(pod.named), *((holder,) if holder else ()))
         if old is not None and (new is None or new.terminal or new.gang != old.gang):
             self._engine.wake_namespace(old.namespace)
             self.wake.set()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook.cluster import rebuild
+from webhook.cluster.by_name import is_unlabelled
 from webhook.cluster.feeds import Feeds
 from webhook.controllers.gang_record import GangRecords
 from webhook.controllers.gangs import gated_pods, requeues
@@ -49,7 +50,7 @@ class Steps:
             case Step.RELEASE if reservation is not None:
                 if self.stops.too_soon(job, reservation):
                     self.dirty.lagging.add(reservation.uid)
-                elif self.proof.holds(reservation.uid, reservation.kind, labelled=not reservation.adopted):
+                elif self.proof.holds(reservation.uid, reservation.kind, labelled=not is_unlabelled(reservation)):
                     self._release(reservation, batch)
             case Step.HOLD if job is not None and reservation is not None:
                 self.stops.one(reservation, HELD, batch, requeues.held(job))

@@ -47,6 +47,8 @@ class PodRecord:
     owner_uid: str = ""
     made_for: str = ""
     """Uid of the object that it was made for by a label of that one's controller, where no owner says so."""
+    named: tuple[str, ...] = ()
+    """Names of what it was made for, by labels of controllers; empty for one that bears our label."""
     labels: tuple[tuple[str, str], ...] = ()
     """Labels by which it joins a group, and labels of queue, priority class and preemptibility only."""
     group: str = ""

@@ -190,6 +190,8 @@ class JobKind:
     """Keys of kinds whose objects this kind's controller creates; they belong to their owner's gang."""
     pod_owners: frozenset[str] = frozenset()
     """Further kinds (``Kind.group``) that stand between its objects and their pods."""
+    name_label: str = ""
+    """Label by which its controller writes the name of an object on its pods, or on what stands between."""
     pods_make_pods: bool = False
     """Its first pods make the others, under accounts of their own namespace, and own them: Spark's driver does."""
     evictable: bool = True

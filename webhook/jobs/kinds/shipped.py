@@ -86,6 +86,7 @@ JOBSET: Final = JobKind(
     ),
     controller_users=frozenset({_account("jobset-system", "jobset-controller-manager")}),
     child_kinds=frozenset({"Job.batch"}),
+    name_label="jobset.sigs.k8s.io/jobset-name",
 )
 
 _TRAINING_OPERATORS: Final = frozenset(
@@ -143,6 +144,7 @@ def _kubeflow(
         template_change=TemplateChange.ALWAYS,
         controller_users=users,
         child_kinds=children,
+        name_label="training.kubeflow.org/job-name",
         added=added,
         opens=opens,
         endless=endless,
@@ -240,6 +242,7 @@ RAYCLUSTER: Final = JobKind(
     ready=Signal(path=parse("status.state"), values=("ready",)),
     controller_users=_RAY_OPERATORS,
     child_kinds=frozenset({"Job.batch"}),
+    name_label="ray.io/cluster",
 )
 
 _RAY_COMPLETE: Final = Signal(path=parse("status.jobDeploymentStatus"), values=("Complete",))
@@ -273,6 +276,7 @@ RAYJOB: Final = JobKind(
     ready=Signal(path=parse("status.rayClusterStatus.state"), values=("ready",)),
     controller_users=_RAY_OPERATORS,
     child_kinds=frozenset({"RayCluster.ray.io", "Job.batch"}),
+    name_label="ray.io/originated-from-cr-name",
     # The submitter comes when the cluster is ready.
     ordered_start=(Signal(path=parse("spec.submitterPodTemplate.spec.containers")),),
 )
@@ -307,6 +311,7 @@ SPARK: Final = JobKind(
             _account("spark-operator", "spark-operator"),
         }
     ),
+    name_label="sparkoperator.k8s.io/app-name",
     # The driver makes the executors.
     pods_make_pods=True,
     ordered_start=(Signal(path=parse("spec.executor.instances")),),
@@ -327,6 +332,7 @@ WORKFLOW: Final = JobKind(
     ready=Signal(path=parse("status.phase"), values=("Running",)),
     template_change=TemplateChange.NEVER,
     controller_users=frozenset({_account("argo", "argo"), _account("argo", "argo-workflows-workflow-controller")}),
+    name_label="workflows.argoproj.io/workflow",
     evictable=False,
     loose_pods=True,
 )
@@ -354,6 +360,8 @@ TRAINJOB: Final = JobKind(
         }
     ),
     child_kinds=frozenset({"JobSet.jobset.x-k8s.io"}),
+    # The JobSet that it makes has its name.
+    name_label="jobset.sigs.k8s.io/jobset-name",
     # Initializers run before the nodes.
     ordered_start=(Signal(path=parse("spec.initializer.dataset")), Signal(path=parse("spec.initializer.model"))),
     labels_need=Needed(parse("spec.runtimePatches"), "install Kubeflow Trainer 2.2 or newer"),
@@ -386,6 +394,7 @@ VOLCANO_JOB: Final = JobKind(
     template_change=TemplateChange.NEVER,
     controller_users=frozenset({_account("volcano-system", "volcano-controllers")}),
     ordered_start=(Signal(path=parse("spec.tasks.*.dependsOn.name")),),
+    name_label="volcano.sh/job-name",
     evictable=False,
     scheduling_gated=True,
 )
@@ -413,6 +422,7 @@ APPWRAPPER: Final = JobKind(
     pod_users=frozenset(_account("kube-system", f"{kind}-controller") for kind in ("replicaset", "statefulset")),
     pod_owners=frozenset({"ReplicaSet.apps", "StatefulSet.apps"}),
     child_kinds=frozenset(kind.key for kind in _WRAPPABLE),
+    name_label="workload.codeflare.dev/appwrapper",
 )
 
 ENTRIES: Final[tuple[JobKind, ...]] = (*_WRAPPABLE, APPWRAPPER, WORKFLOW, VOLCANO_JOB)

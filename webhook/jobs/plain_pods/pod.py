@@ -17,7 +17,7 @@ from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.pricing.host_ports import host_ports
 from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.pricing.resizing import as_held
-from webhook.jobs.reading.made_for import made_for
+from webhook.jobs.reading.made_for import made_for, named
 from webhook.jobs.reading.pod_set import pod_set_of
 from webhook.untyped.values import seconds, text
 from webhook.wire import pods as wire
@@ -76,6 +76,7 @@ def decode(raw: bytes) -> PodRecord:
         host_ports=host_ports(spec),
         owner_uid=owner,
         made_for="" if owner else made_for(labels),
+        named=named(metadata.namespace, labels) if gang is None else (),
         labels=tuple(sorted((key, value) for key, value in labels.items() if key in _KEPT_LABELS)),
         group=group or "",
         group_size=size_of_group(said) if group else 0,

@@ -24,7 +24,7 @@ from webhook.jobs.pricing.injections import containers_of
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gang import read_gang, run_limit_seconds
 from webhook.jobs.reading.gating import gang_owner, managed_by_other, queue_label
-from webhook.jobs.reading.made_for import made_for
+from webhook.jobs.reading.made_for import made_for, owners_named
 from webhook.jobs.reading.record import Bystander, JobRecord, Template
 from webhook.untyped import paths
 from webhook.untyped.values import integer, mapping, seconds, text
@@ -54,7 +54,7 @@ def read(
     active = status.active(kind, obj)
     finished = status.finished(kind, obj)
     owner, queue = gang_owner(kind, obj, kinds), queue_label(obj, kind)
-    joins = gang is not None and gang.pod_group is not None
+    by_itself = owner is not None or queue is not None or (gang is not None and gang.pod_group is not None)
     return JobRecord(
         kind=kind.key,
         version=kind.version,
@@ -97,8 +97,14 @@ def read(
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
         run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),
-        made_for="" if owner or queue or joins else _made_for(metadata, sites),
+        made_for="" if by_itself else _made_for(metadata, sites),
+        named=() if by_itself else _owners_named(kind, metadata),
     )
+
+
+def _owners_named(kind: JobKind, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    labels = paths.find_mapping(metadata, ("labels",))
+    return owners_named(kind, text(metadata.get("namespace")), text(metadata.get("name")), labels)
 
 
 def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite]) -> str:
@@ -159,7 +165,8 @@ def bystander(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind
     suspended = kind.suspend is not None and paths.find(obj, kind.suspend) is True
     going = metadata.get("deletionTimestamp") is not None
     running = not suspended and not going and status.finished(kind, obj) is None
-    return Bystander(*place, integer(metadata.get("resourceVersion")), owner, made, running)
+    names_borne = () if owner else _owners_named(kind, metadata)
+    return Bystander(*place, integer(metadata.get("resourceVersion")), owner, made, names_borne, running)
 
 
 def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:

@@ -128,6 +128,8 @@ class Bystander:
     """As of a ``JobRecord``."""
     made_for: str = ""
     """As of a ``PodRecord``."""
+    named: tuple[str, ...] = ()
+    """Names of objects that it may have been made for, where it has no owner."""
     running: bool = False
     """It is there to have pods: it has not ended, nor is it suspended or being deleted."""
 
@@ -204,6 +206,8 @@ class JobRecord:
     """The limit on its run time over all its starts that Tutti enforces; its controller may know a shorter one."""
     made_for: str = ""
     """Uid of the gang that it was made for, where its owner is gone and it asks for no queue of its own."""
+    named: tuple[str, ...] = ()
+    """As of a ``Bystander``, where it asks for no queue of its own."""
 
     @property
     def is_ours(self) -> bool:

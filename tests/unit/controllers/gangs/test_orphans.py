@@ -76,6 +76,26 @@ async def test_its_quota_is_held_while_pods_of_its_orphaned_jobs_run(before_tutt
         running.cancel()
 
 
+PYTORCH_JOB = "/apis/kubeflow.org/v1/namespaces/team-a/pytorchjobs/train"
+
+
+def pytorch_job(*, suspend: bool) -> dict[str, Any]:
+    """Return a PyTorchJob of four pods, which bear its name and not its uid."""
+    template = waiting_job()["spec"]["template"]
+    if not suspend:
+        del template["metadata"]
+    replicas = {"Master": {"replicas": 1, "template": template}, "Worker": {"replicas": 3, "template": template}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": waiting_job()["metadata"],
+        "spec": {"runPolicy": {"suspend": suspend}, "pytorchReplicaSpecs": replicas},
+    }
+
+
+PATH_OF = {job_set: JOB_SET, plain_job: JOB, pytorch_job: PYTORCH_JOB}
+
+
 def leader(cluster: SimulatedCluster, identity: str) -> ReconcilerParts:
     return reconciler(cluster.api(), Config(), identity=identity, clock=LoopClock(), rng=Random(1))
 
@@ -87,7 +107,7 @@ async def pods_of(cluster: SimulatedCluster) -> list[Any]:
 
 @GATED
 @pytest.mark.parametrize("before_tutti", [False, True], ids=["started", "adopted"])
-@pytest.mark.parametrize("made", [job_set, plain_job], ids=["a JobSet", "a Job"])
+@pytest.mark.parametrize("made", PATH_OF, ids=["a JobSet", "a Job", "a PyTorchJob"])
 async def test_its_quota_is_held_though_nobody_saw_how_it_was_orphaned(
     made: Any, before_tutti: bool, gated: bool
 ) -> None:
@@ -102,8 +122,7 @@ async def test_its_quota_is_held_though_nobody_saw_how_it_was_orphaned(
         assert [entry.adopted for entry in first.view.ledger.entries.values()] == [before_tutti]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        path = JOB_SET if made is job_set else JOB
-        await cluster.api().request("DELETE", path, body=b'{"propagationPolicy": "Orphan"}')
+        await cluster.api().request("DELETE", PATH_OF[made], body=b'{"propagationPolicy": "Orphan"}')
         await asyncio.sleep(10)
         second = leader(cluster, "second")
         running = asyncio.create_task(second.run())
@@ -116,7 +135,7 @@ async def test_its_quota_is_held_though_nobody_saw_how_it_was_orphaned(
             job = f"/apis/batch/v1/namespaces/team-a/jobs/train-w-{number}"
             if made is job_set:
                 await cluster.api().request("DELETE", job, body=b'{"propagationPolicy": "Background"}')
-        if made is plain_job:
+        if made is not job_set:
             await cluster.api().request("DELETE", PODS)
         await asyncio.sleep(60)
         assert [entry.name for entry in second.view.ledger.entries.values()] == ["other"]
@@ -207,4 +226,33 @@ async def test_an_orphan_whose_pods_are_gone_is_not_given_others() -> None:
         await asyncio.sleep(30)
         assert await is_suspended(cluster)
         assert [entry.name for entry in later.view.ledger.entries.values()] == ["other"]
+        running.cancel()
+
+
+@pytest.mark.parametrize("before_tutti", [False, True], ids=["started", "adopted"])
+async def test_pods_of_a_job_that_was_orphaned_below_its_set_hold_the_quota_of_the_set(before_tutti: bool) -> None:
+    """Nobody saw that: the set was there before and after, and in the end it goes without them."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await prepare(cluster)
+        await cluster.create(job_set(suspend=not before_tutti))
+        await asyncio.sleep(5)
+        first = leader(cluster, "first")
+        running = asyncio.create_task(first.run())
+        await asyncio.sleep(10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        orphans = {pod["metadata"]["name"] for pod in await pods_of(cluster) if "w-0" in pod["metadata"]["name"]}
+        await cluster.api().request("DELETE", ORPHAN, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(10)
+        second = leader(cluster, "second")
+        running = asyncio.create_task(second.run())
+        await cluster.create(waiting_job("other", pods=4))
+        await asyncio.sleep(20)
+        await cluster.api().request("DELETE", JOB_SET, body=b'{"propagationPolicy": "Background"}')
+        await asyncio.sleep(60)
+        assert {pod["metadata"]["name"] for pod in await pods_of(cluster)} == orphans
+        assert [entry.name for entry in second.view.ledger.entries.values()] == ["train"]
+        await cluster.api().request("DELETE", PODS)
+        await asyncio.sleep(60)
+        assert [entry.name for entry in second.view.ledger.entries.values()] == ["other"]
         running.cancel()
