@@ -16,6 +16,8 @@ from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.model.policy import FlavorResource, Fungibility, Preference, SearchPolicy
 from webhook.core.model.reasons import Code
 
+_STEPS_MAX = 16
+
 
 class Mode(IntEnum):
     """How a gang could get a flavor, worst first."""
@@ -127,6 +129,35 @@ def assign(
         if best.mode is not Mode.FIT:
             decisive += best.blocks
     return Assignment(mode, level, chosen, usage, frozenset(needs), tuple(blocks), decisive, unfinished)
+
+
+def asked_in_all(
+    request: Request,
+    counts: Mapping[str, int],
+    fungibility: Fungibility,
+    available: Callable[[FlavorResource], int],
+    block: Block,
+) -> int:
+    """Return how much of its key would have to be ``available`` for ``block`` to be in the way no more.
+
+    A scan ends with the first pod set that finds no room: those after it may ask for the same. Where pod sets have a
+    choice of flavors it is found in steps, of which there are few, and may be more still.
+    """
+    key, asked = block.key, block.asked
+    if request.has_one_way:
+        return max(asked, request.amounts(counts).get(key, 0))
+
+    def judge(wanted: FlavorResource, amount: int) -> Verdict:
+        free = max(asked, available(wanted)) if wanted == key else available(wanted)
+        return Verdict(Mode.FIT if amount <= free else Mode.NO_FIT, 0)
+
+    for _ in range(_STEPS_MAX):
+        found = assign(request, counts, fungibility, Judge(judge))
+        more = min((each.asked for each in found.decisive if each.key == key and each.asked > asked), default=None)
+        if found.mode is Mode.FIT or more is None:
+            break
+        asked = more
+    return asked
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from heapq import nsmallest
 from math import ceil
 
 from webhook.core.assignment.decision import Attempt, Decision
-from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign
+from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, asked_in_all, assign
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Claim
 from webhook.core.model.barriers import HELD_UP, Barrier, FenceFull, reason_of
@@ -46,9 +46,9 @@ Ahead = Callable[[Node, FlavorResource], int]
 
 
 def explain(
-    gang: Gang, decision: Decision, node: Node, allocations: Allocations, ahead: Ahead = lambda node, key: 0
+    eclass: EquivalenceClass, decision: Decision, node: Node, allocations: Allocations, ahead: Ahead = lambda *_: 0
 ) -> Reason:
-    """Return why ``decision`` does not let ``gang`` start at queue ``node``."""
+    """Return why ``decision`` does not let a gang of ``eclass`` start at queue ``node``."""
     if decision.barrier is not None:
         return barred(decision.barrier)
     if decision.awaits and not decision.fits:
@@ -59,8 +59,13 @@ def explain(
     if decision.assignment.mode is not Mode.NO_FIT:
         # There is a flavor for everything and nobody to stop for it; flavors that could never do do not count.
         blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
-    block = _deciding(blocks)
-    return _of_blocks(blocks, node) or _short(block, node, allocations, decision.assignment.mode, ahead)
+    never = _of_blocks(blocks, node)
+    if never is not None:
+        return never
+    assert eclass.queue.spec is not None
+    block, available = _deciding(blocks), partial(allocations.usage.available, node)
+    asked = asked_in_all(eclass.request, decision.counts, eclass.queue.spec.fungibility, available, block)
+    return _short(replace(block, asked=asked), node, allocations, decision.assignment.mode, ahead)
 
 
 def barred(barrier: Barrier | Misplaced) -> Reason:
@@ -208,7 +213,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         return Reason(Code.PENDING_EVALUATION, text, help="it is tried again when anything in its cohort becomes free")
     before = partial(_ahead_of, state, record, decision.assignment.level)
     decision = replace(decision, barrier=_behind(state, record, decision.assignment.level, decision.barrier))
-    why = explain(eclass.head, decision, queue.node, state.allocations, before)
+    why = explain(eclass, decision, queue.node, state.allocations, before)
     heads = queue.backfills and queue.head() is eclass and eclass.head.uid == uid
     return _with_start(state, eclass, why) if heads and why.code is Code.WAITING_FOR_QUOTA else why
 

@@ -348,7 +348,7 @@ def _why(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decision) -> R
         return eclass.request.refusal
     if eclass.queue.node is None:
         return UNTOLD if decision.barrier is None else barred(decision.barrier)
-    return explain(snapshot.turns.head(eclass), decision, eclass.queue.node, snapshot.state.allocations)
+    return explain(eclass, decision, eclass.queue.node, snapshot.state.allocations)
 
 
 def _stopped_for(eclass: EquivalenceClass, decision: Decision) -> Reason:

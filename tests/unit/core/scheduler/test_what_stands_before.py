@@ -1,8 +1,14 @@
 """What a waiting gang is told: what it needs and who is before it, never a promise that holds for another."""
 
-from tests.unit.core.worlds import World, gang, queue
+from typing import Any
+
+import pytest
+
+from tests.unit.core.worlds import World, gang, group, queue
 from webhook.core.model.blockers import QuotaMissing, QuotaTooLow, StartsBy, StartUnknown, render
-from webhook.core.model.policy import Strategy
+from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy, Strategy
+from webhook.core.model.quantity import MILLI
 from webhook.core.quota.fence import Fence
 
 NOBODY = "preemption finds no gang that may be stopped; "
@@ -39,6 +45,47 @@ def test_of_several_that_wait_each_is_told_how_many_jobs_are_before_it() -> None
         NOBODY + "needs 2 more cpu and 1 job before it",
         NOBODY + "needs 2 more cpu and 2 jobs before it",
     ]
+
+
+def of_two_sets(name: str, each: int = 1, **settings: Any) -> Gang:
+    """A gang of a master and a worker of so many cpu."""
+    sets = tuple(PodSet(role, 1, PodPrice({"cpu": each * MILLI})) for role in ("master", "worker"))
+    return gang(name, "q", pod_sets=sets, **settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"preemption": Preemption(PreemptionPolicy.LOWER_PRIORITY)}])
+def test_a_gang_of_several_pod_sets_is_told_what_all_of_them_need_together(settings: dict[str, Any]) -> None:
+    """Not what the first needs that finds no room: it would start with no more than that."""
+    world = World(queue("q", 4, **settings)).submit(gang("runs", "q", 4))
+    world.cycle()
+    world.submit(of_two_sets("waits", created=1.0)).cycle()
+    why = world.engine.reason("waits")
+    assert why is not None
+    assert (why.asked, why.blockers) == (2000, (QuotaMissing("cpu", 2000),))
+
+
+@pytest.mark.parametrize(("free", "missing"), [((0, 0), 2), ((1, 0), 1), ((0, 1), 1)])
+def test_where_pod_sets_have_a_choice_of_flavors_no_more_is_said_to_be_needed_than_would_do(
+    free: tuple[int, int], missing: int
+) -> None:
+    world = World(queue("q", None, group(a={"cpu": 4}, b={"cpu": 4})))
+    for flavor, left in zip("ab", free, strict=True):
+        world.submit(gang(f"runs-{flavor}", "q", 4 - left, placement={"node_selector": {"in": flavor}}))
+    world.set_policy(
+        *world.policy.queues.values(), flavors=tuple(Flavor(each, node_labels={"in": each}) for each in "ab")
+    )
+    assert len(world.cycle()) == 2
+    world.submit(of_two_sets("waits", created=1.0)).cycle()
+    why = world.engine.reason("waits")
+    assert why is not None
+    assert [each.missing for each in why.blockers if isinstance(each, QuotaMissing)] == [missing * MILLI]
+    world.set_policy(
+        queue(
+            "q", None, group(a={"cpu": 4 + (why.flavor == "a") * missing}, b={"cpu": 4 + (why.flavor == "b") * missing})
+        ),
+        flavors=tuple(Flavor(each, node_labels={"in": each}) for each in "ab"),
+    )
+    assert world.cycle() == ["waits"]
 
 
 def test_of_several_that_a_resource_quota_keeps_out_each_is_told_how_many_jobs_are_before_it() -> None:
