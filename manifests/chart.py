@@ -46,6 +46,7 @@ PARTS: Final = (
     Part("right-to-use", "components/right-to-use", ".Values.rightToUse"),
     Part("fleet-hub", "components/fleet-hub", 'eq .Values.fleet "hub"'),
     Part("fleet-member", "components/fleet-member", 'eq .Values.fleet "member"'),
+    Part("multikueue", "components/multikueue", ".Values.multiKueue"),
 )
 _HELPERS: Final = """{{- define "tutti.image" -}}
 {{- if .Values.image.digest -}}
@@ -58,6 +59,8 @@ _HELPERS: Final = """{{- define "tutti.image" -}}
 _ONE_OF_A_KIND: Final = "tutti-hub"
 """A Deployment whose replicas and resources are no values; it has the others' configuration, and its members' place."""
 _KEEP: Final = {"helm.sh/resource-policy": "keep"}
+_HOLDS_SECRETS: Final = "kueue-system"
+"""A namespace with Secrets of the user's own, which the MultiKueueClusters that stay refer to."""
 
 
 def documents(folder: Path) -> Iterator[Document]:
@@ -110,7 +113,7 @@ class _Template:
 def _with_values(document: Document, template: _Template) -> Document:
     """Put values into an object where the chart has them."""
     kind, name = document["kind"], document["metadata"]["name"]
-    if kind == "CustomResourceDefinition":
+    if kind == "CustomResourceDefinition" or (kind, name) == ("Namespace", _HOLDS_SECRETS):
         document["metadata"].setdefault("annotations", {}).update(_KEEP)
     if kind == "ConfigMap" and name == "tutti-config":
         document["data"]["config.yaml"] = template.place("{{ toYaml .Values.config | quote }}")

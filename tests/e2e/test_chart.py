@@ -29,6 +29,7 @@ SAME = [
     (OFF | {"rightToUse": True}, ["base", "overlays/right-to-use"]),
     (OFF | {"fleet": "hub"}, ["base", "overlays/fleet-hub"]),
     (OFF | {"fleet": "member"}, ["base", "overlays/fleet-member"]),
+    (OFF | {"fleet": "hub", "multiKueue": True}, ["base", "overlays/fleet-hub", "overlays/fleet-multikueue"]),
 ]
 OF_THE_CHART = {"helm.sh/resource-policy", "checksum/config"}
 Key = tuple[str, str, str]
@@ -115,6 +116,8 @@ def test_values_reach_the_objects_and_wrong_ones_are_refused(folder: Path) -> No
         {"webhok": {}},
         {"certificates": "none"},
         {"fleet": True},
+        {"multiKueue": True},
+        {"multiKueue": True, "fleet": "member"},
         {"webhook": {"replicas": 0}},
         {"image": {"digest": "x"}},
     ):

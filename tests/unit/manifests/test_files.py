@@ -229,6 +229,12 @@ def test_the_chart_always_has_what_the_base_has() -> None:
     assert [part.condition for part in PARTS if part.folder == "base"] == [""]
 
 
+def test_the_chart_has_what_every_overlay_has() -> None:
+    overlays = [path for path in (MANIFESTS / "overlays").iterdir() if not path.name.startswith("loopback")]
+    in_chart = {path for part in PARTS for path in files_of(MANIFESTS / part.folder)}
+    assert {path.name for path in overlays if not set(files_of(path)) <= in_chart} == set()
+
+
 def test_the_policy_and_the_webhook_agree_on_how_slowly_pods_may_go() -> None:
     policy = (MANIFESTS / "base" / "pods-policy.yaml").read_text()
     assert f".orValue(0) <= {GRACE_SECONDS_MAX}" in policy
