@@ -28,6 +28,7 @@ from webhook.fleet.jobs.told import bound, changed, unreadable
 from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
+from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import queue_label
 from webhook.kube.api import JSON_PATCH, METADATA
 from webhook.untyped import paths
@@ -305,14 +306,19 @@ class FleetJob:
                 case Step.PERMIT:
                     if await self._permit(job, dispatch):
                         return self._watches(dispatch)
-                case Step.REPORT if found is not None:
+                case Step.REPORT:
                     await self._report(job, found)
                 case Step.RECALL:
                     await self.write(job, dispatch.recalled("it has ended in its member, or must not run"))
                 case Step.FAIL_OVER:
                     await self.write(job, dispatch.failed_over(f"it failed in {dispatch.member}"))
                 case Step.DELETE if member is not None and copy is not None:
-                    await member.delete(kind, namespace, name, copy, as_read=False)
+                    shows_its_end = copy.finished and status.finished(kind, job) is not None
+                    if shows_its_end:
+                        # Its controller may have counted on since: what is deleted is what was shown.
+                        with contextlib.suppress(Invalid):
+                            await self._report(job, found)
+                    await member.delete(kind, namespace, name, copy, as_read=shows_its_end)
                 case Step.PROVE if member is not None:
                     return await self._prove(job, member, dispatch)
                 case _:
@@ -431,16 +437,16 @@ class FleetJob:
         if copy.uid == dispatch.copy_uid and copy.permitted and (job.get("status") or not copy.suspended):
             await self._report(job, found)
 
-    async def _report(self, job: dict[str, Any], found: Look) -> None:
-        status = None if found.object is None else found.object.get("status")
-        if not isinstance(status, dict):
+    async def _report(self, job: dict[str, Any], found: Look | None) -> None:
+        told = None if found is None or found.object is None else found.object.get("status")
+        if not isinstance(told, dict):
             return
-        status = shown(self._kind, job, status)
-        if status != job.get("status"):
-            await self._store_status(job, status)
+        told = shown(self._kind, job, told)
+        if told != job.get("status"):
+            await self._store_status(job, told)
 
-    async def _store_status(self, job: dict[str, Any], status: Mapping[str, Any]) -> None:
-        patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": status}]
+    async def _store_status(self, job: dict[str, Any], told: Mapping[str, Any]) -> None:
+        patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": told}]
         await self._patch(f"{self._path}/status", patch)
 
     async def _patch(self, path: str, patch: Patch) -> None:
