@@ -60,7 +60,8 @@ UNREAD_KINDS = Gauge(
     "tutti_unread_kinds",
     "1 while the API server refuses to list it:"
     " look at the conversion webhook of the CRD, or at our rights. "
-    "Jobs that cannot be judged without it wait (KindUnread) or are refused; others are not affected.",
+    "Jobs that cannot be judged without it wait (KindUnread) or are refused; others are not affected. "
+    "Policy and nodes are taken as they were read last.",
     ["kind"],
 )
 OFFERS = Counter(

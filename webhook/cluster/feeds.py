@@ -196,13 +196,18 @@ class Feeds:
                 yield (*informer.type, namespace, name, why)
 
     async def relist_all(self) -> None:
-        """Read every job and every pod again, and return when that is done."""
+        """Read every job and every pod again; return when that is done, but for what is refused (``View``) then."""
         served = [informer for name in ("pods", *self._job_feeds()) if (informer := self.informers[name]).served]
-        await asyncio.gather(*(informer.reread() for informer in served))
+        while True:
+            read = await asyncio.gather(*(informer.reread(unless_refused=True) for informer in served))
+            if all(done or each.refusal for done, each in zip(read, served, strict=True)):
+                return
 
     async def reread_jobs(self, kind: str) -> None:
-        """Read every job of a kind again, and return when that is done."""
-        await asyncio.gather(*(self.informers[job_feed(each)].reread() for each in self.kinds[kind].every_version))
+        """Read every job of a kind again, or the pods that make them, and return when that is done."""
+        plain_pods = kind == pod_groups.POD_GROUP.key
+        feeds = ["pods"] if plain_pods else [job_feed(each) for each in self.kinds[kind].every_version]
+        await asyncio.gather(*(self.informers[feed].reread() for feed in feeds))
 
     async def _run_one(self, name: str) -> None:
         informer = self.informers[name]
@@ -227,15 +232,18 @@ class Feeds:
         self._survey()
 
     def _survey(self) -> None:
-        """Say again what is not read yet, and what cannot be read (``View.unread``)."""
-        unread, unsynced = survey(self.informers, self.kinds)
+        """Say again what is not read yet, and what cannot be read (``View.unread``, ``View.outdated``)."""
+        found = survey(self.informers, self.kinds)
         self.view.unsynced.clear()
-        self.view.unsynced.update(unsynced)
+        self.view.unsynced.update(found.unsynced)
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
-        if unread != self.view.unread:
-            log.error("feed.unread", unread=unread) if unread else log.info("feed.all_read")
-            self.view.unread = unread
+        if (found.unread, found.outdated) != (self.view.unread, self.view.outdated):
+            if found.unread or found.outdated:
+                log.error("feed.unread", unread=found.unread, outdated=found.outdated)
+            else:
+                log.info("feed.all_read")
+            self.view.unread, self.view.outdated = found.unread, found.outdated
             self.listener.unread_changed()
 
     # -- one method a kind of object --------------------------------------------------------------------------------

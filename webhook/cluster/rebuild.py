@@ -33,12 +33,13 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
             epoch, seq = max(epoch, known.epoch), max(seq, known.seq)
     entries = {}
     for job in view.jobs.values():
-        reservation = _reservation(job, view, epoch + 1)
+        reservation = None if job.kind in view.unread else _reservation(job, view, epoch + 1)
         if reservation is not None:
             entries[job.uid] = reservation
     for uid, entry in view.ledger.entries.items():
-        # Nothing else says what the pods of a deleted job hold that outlive it.
-        if uid not in view.jobs and view.present(entry.namespace, uid):
+        # Nothing else says what the pods of a deleted job hold that outlive it, or one has that cannot be read now.
+        outlives = uid not in view.jobs and view.present(entry.namespace, uid)
+        if entry.kind in view.unread or outlives:
             entries[uid] = replace(entry, epoch=epoch + 1)
     return Ledger(epoch + 1, seq + 1, _with_quorum(entries, view))
 
@@ -179,7 +180,8 @@ def unheld(view: View, ledger: Ledger) -> list[str]:
     No leader releases what is there still: that ledger is an old copy, or ``view`` is.
     """
     jobs = (job for uid, job in view.jobs.items() if uid not in ledger.entries and job.admission is not None)
-    held = [job.key for job in jobs if job.is_ours and _reservation(job, view, ledger.epoch) is not None]
+    jobs = (job for job in jobs if job.is_ours and job.kind not in view.unread)
+    held = [job.key for job in jobs if _reservation(job, view, ledger.epoch) is not None]
     return held + leaving(view, ledger)
 
 
@@ -200,18 +202,32 @@ def leaving(view: View, ledger: Ledger) -> list[str]:
 
 
 def uncounted(view: View) -> list[str]:
-    """Return the pods of gangs of which a rebuilt ledger would say nothing: their job is gone, or cannot be read."""
-    return [
+    """Return the pods of gangs of which a rebuilt ledger would say nothing: their job is gone, or cannot be read.
+
+    Of a gang whose pods are in another cluster its own name is returned.
+    """
+    pods = [
         pod.key
         for namespace in sorted(view.namespaces)
         for pod in view.fences.pods(namespace)
         if pod.gang is not None and not pod.terminal and not pod.gated
-        if (view.jobs[pod.gang].gang is None if pod.gang in view.jobs else pod.gang not in view.ledger.entries)
+        if not _is_counted(pod.gang, view)
     ]
+    return pods + [job.key for job in view.jobs.values() if job.placed and not _is_counted(job.uid, view)]
 
 
-def must_be_voided(job: JobRecord) -> bool:
-    """Return whether a start that an earlier leader sent could still land on this job, or on pods that wait."""
+def _is_counted(uid: str, view: View) -> bool:
+    job = view.jobs.get(uid)
+    return uid in view.ledger.entries if job is None or job.kind in view.unread else job.gang is not None
+
+
+def must_be_voided(job: JobRecord, view: View) -> bool:
+    """Return whether a start that an earlier leader sent could still land on this job, or on pods that wait.
+
+    One that cannot be read cannot be written either. Without a reservation none of its pods is let pass.
+    """
+    if job.kind in view.unread:
+        return False
     if job.kind == POD_GROUP.key:
         return job.waiting_pods > 0
     return job.suspended and job.finished is None and job.owner is None and not job.deleting

@@ -1,6 +1,7 @@
 """What the API server lets nobody list, and who needs it: one kind that cannot be read is a fault of its own."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.cluster.feed_names import job_feed, policy_feed
@@ -15,21 +16,36 @@ from webhook.kube.informer import Informer
 JOBS: Final = "Job.batch/v1"
 NEEDED: Final = ("namespaces", "pods", "resourcequotas", "priorityclasses", "limitranges", JOBS)
 """What every cluster serves, and nothing can be decided well without: it is waited for."""
+KEPT: Final = frozenset({NODES, DAEMON_SETS, POLICY, NAMESPACE_QUEUES, CHECKS})
+"""What was read of these is gone by where it may be old; jobs and their PodGroups have to be as they are."""
 
 
-def survey(informers: Mapping[str, Informer[Any]], kinds: Mapping[str, JobKind]) -> tuple[dict[str, str], set[str]]:
-    """Return what is unread for good, as ``View.unread`` has it, and the names of feeds that are still waited for."""
-    unread: dict[str, str] = {}
-    unsynced = {name for name, informer in informers.items() if not informer.synced.is_set()}
-    if not any(informers[name].refusal for name in unsynced):
-        return unread, unsynced
+@dataclass(slots=True)
+class Survey:
+    """What is not read as it is now, by name, and why: as ``View`` has it."""
+
+    unsynced: set[str] = field(default_factory=set)
+    unread: dict[str, str] = field(default_factory=dict)
+    outdated: dict[str, str] = field(default_factory=dict)
+
+
+def survey(informers: Mapping[str, Informer[Any]], kinds: Mapping[str, JobKind]) -> Survey:
+    """Return how far the feeds have come, and what of them is refused for good."""
+    found = Survey(unsynced={name for name, informer in informers.items() if not informer.synced.is_set()})
+    refused = {name: informer.refusal for name, informer in informers.items() if informer.refusal}
+    if not refused:
+        return found
+    others = refused.keys() - found.unsynced
     for topic, feeds in _topics(kinds):
-        refused = [name for name in feeds if name in unsynced and informers[name].refusal]
-        unsynced.difference_update(refused)
+        here = [name for name in feeds if name in refused]
+        found.unsynced.difference_update(here)
+        others = others - set(here)
         # Of several versions, which show the same objects, one is enough.
-        if refused and not any(informers[name].served for name in feeds):
-            unread.setdefault(topic, f"{refused[0]}: {informers[refused[0]].refusal}")
-    return unread, unsynced
+        if here and not any(informers[name].served for name in feeds if name not in refused):
+            known = topic in KEPT and any(informers[name].served for name in feeds)
+            (found.outdated if known else found.unread).setdefault(topic, f"{here[0]}: {refused[here[0]]}")
+    found.outdated |= {name: refused[name] for name in sorted(others)}
+    return found
 
 
 def _topics(kinds: Mapping[str, JobKind]) -> Iterator[tuple[str, list[str]]]:

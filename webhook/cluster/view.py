@@ -64,9 +64,11 @@ class View:
     unsynced: set[str] = field(default_factory=set)
     """Names of feeds that have not finished their first list; those that are unread for a reason are left out."""
     unread: dict[str, str] = field(default_factory=dict)
-    """What the API server lets nobody list since this process began, and why: a job kind's key, ``POD_GROUPS``,
-    ``POLICY`` or ``NAMESPACE_QUEUES``. Who needs it to be judged waits; all others go on.
+    """What the API server lets nobody read, and why: a job kind's key or ``POD_GROUPS``, though it may have been read
+    before, or what never was, such as ``POLICY``. Who needs it to be judged waits; all others go on.
     """
+    outdated: dict[str, str] = field(default_factory=dict)
+    """The same of what was read before and is gone by as it was then: policy and nodes, or a feed that all need."""
     moved: set[str] | None = None
     """Uids of gangs whose job or entry is another one than when this was emptied last; None while nobody asks."""
     _deleted: set[str] = field(default_factory=set)

@@ -19,11 +19,6 @@ def console() -> Console:
     return out if out.is_terminal else Console(width=_WIDE)
 
 
-def counted(number: int, what: str) -> str:
-    """Return ``number`` and ``what`` there is, in the plural where that is meant: ``1 error``, ``2 errors``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def write(out: Console, document: Mapping[str, Any], output: str) -> None:
     """Write a document as ``json`` or ``yaml``."""
     if output == "json":

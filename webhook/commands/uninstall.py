@@ -19,6 +19,7 @@ from webhook.commands import terminal
 from webhook.commands.installed import stored_config
 from webhook.config import Config, load
 from webhook.core.model import names
+from webhook.core.model.counted import counted
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import with_custom
@@ -89,7 +90,7 @@ class Removal:
         await self._pods()
         await self._namespaces()
         verb = "would be written" if self._dry_run else "written"
-        self._console.print(f"{terminal.counted(self._written, 'object')} {verb}", highlight=False)
+        self._console.print(f"{counted(self._written, 'object')} {verb}", highlight=False)
         if self._left:
             raise Invalid(0, "NotGivenBack", "; ".join(self._left))
 

@@ -17,6 +17,7 @@ import structlog
 from webhook import errors, metrics
 from webhook.kube.api import Api
 from webhook.kube.list_watch import (
+    HEALTHY_SECONDS,
     IDLE_SECONDS,
     MISSING_RETRY_SECONDS,
     PAGE_SIZE,
@@ -47,7 +48,7 @@ NAMED_MAX: Final = 100
 """Unreadable objects that are remembered by name; all are counted."""
 REASON_CHARS_MAX: Final = 300
 REFUSALS_MIN: Final = 3
-"""Refusals of a list in a row that are no passing trouble of the API server any more."""
+"""Refusals of a list or watch in a row that are no passing trouble of the API server any more."""
 LIST_TIMEOUT_SECONDS: Final = 60.0
 """One page of a big list on a busy server."""
 
@@ -104,7 +105,7 @@ class Informer(Generic[R]):
         was asked for a list that is whole by now.
         """
         self.refusal = ""
-        """Why the API server has refused the list several times in a row; empty while it answers, or is not there."""
+        """Why the API server has refused it several times in a row; empty while it answers, or is not there."""
         self._refusals = 0
         self._said = ""
         """The failure that was logged last; the same again, with nothing read in between, is not news."""
@@ -164,16 +165,20 @@ class Informer(Generic[R]):
         """Read everything again soon, for example because ``decode`` now answers differently."""
         self._relist_asked.set()
 
-    async def reread(self) -> None:
-        """Read everything again and return when that is done: a list that began after this call was taken in.
+    async def reread(self, *, unless_refused: bool = False) -> bool:
+        """Read everything again; return True when that is done: a list that began after this call was taken in.
 
-        Waits for as long as the API server cannot be read; needs ``run`` to be running.
+        Waits for as long as the API server cannot be read; with ``unless_refused`` it returns False once there is a
+        ``refusal``. Needs ``run`` to be running.
         """
         self._rereads_asked += 1
         ticket = self._rereads_asked
         self.relist()
         while self._rereads_done < ticket:
+            if unless_refused and self.refusal:
+                return False
             await self._reread_done.wait()
+        return True
 
     # -- running ----------------------------------------------------------------------------------------------------
 
@@ -236,13 +241,14 @@ class Informer(Generic[R]):
 
     def _failed(self, error: errors.ApiError) -> float:
         self.counts.failures += 1
-        if self._machine.listing and error.status and not isinstance(error, errors.NotFound | errors.Gone):
-            self._refusals += 1
-            self._note_refusal(str(error)[:REASON_CHARS_MAX] if self._refusals >= REFUSALS_MIN else "")
-        elif isinstance(error, errors.NotFound):
-            self._refusals = 0
-            self._note_refusal("")
         wait_seconds = self._machine.failed(error)
+        # To be asked for less is no refusal.
+        if error.status and wait_seconds and not isinstance(error, errors.NotFound | errors.Gone):
+            self._refusals += 1
+            if self._refusals >= REFUSALS_MIN:
+                self._note_refusal(str(error)[:REASON_CHARS_MAX])
+        elif isinstance(error, errors.NotFound):
+            self._not_refused()
         if self._machine.served is False:
             self._store.begin_list()
             self.unreadable.clear()
@@ -310,17 +316,22 @@ class Informer(Generic[R]):
     def _note_refusal(self, why: str) -> None:
         if why != self.refusal:
             self.refusal = why
+            self._wake_rereads()
             self._on_refusal()
+
+    def _not_refused(self) -> None:
+        self._refusals = 0
+        self._note_refusal("")
 
     def _listed(self) -> None:
         self._machine.listed()
-        self._refusals, self._said = 0, ""
+        self._said = ""
         self._logged.clear()
         self.counts.lists += 1
         self.heard_seconds = self._list_asked_seconds
         self._note_read()
         self.synced.set()
-        self._note_refusal("")
+        self._not_refused()
         if self._audit_seconds is not None:
             if self._audit is not None:
                 self._audit.cancel()
@@ -328,6 +339,9 @@ class Informer(Generic[R]):
 
     def _note_read(self) -> None:
         self._rereads_done = self._reread_running
+        self._wake_rereads()
+
+    def _wake_rereads(self) -> None:
         done, self._reread_done = self._reread_done, asyncio.Event()
         done.set()
 
@@ -337,16 +351,20 @@ class Informer(Generic[R]):
         loop = asyncio.get_running_loop()
         started = loop.time()
         lines = self._api.watch(self._path, query=request.query, idle_seconds=request.idle_seconds)
+        # A quiet one says nothing for a minute.
+        works = loop.call_later(HEALTHY_SECONDS, self._not_refused)
         try:
             number = 0
             async for line in lines:
                 self._tell(self._event_changes(await shallow_with_pauses(line, LEVELS_MAX + 1)))
                 self.heard_seconds, self._said = loop.time(), ""
+                self._not_refused()
                 number += 1
                 if number % BATCH == 0:
                     # Lines that arrived together are handed over without a pause in between.
                     await asyncio.sleep(0)
         finally:
+            works.cancel()
             if isinstance(lines, AsyncGenerator):
                 await lines.aclose()
         return self._machine.watch_ended(loop.time() - started)

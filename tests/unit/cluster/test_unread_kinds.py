@@ -100,6 +100,56 @@ async def test_jobs_of_an_unread_kind_are_refused_and_others_are_not() -> None:
         assert (await ask(parts.gate, "/validate/jobs", review(job()))).code != 503
 
 
+WATCHES_END_SECONDS = 320.0
+"""Every watch has been opened again by then."""
+
+
+async def test_jobs_of_a_kind_that_was_read_once_are_refused_as_soon_as_it_is_not() -> None:
+    async with started() as (cluster, parts):
+        new = {**JOB, "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"suspend": True}}
+        assert (await ask(parts.gate, "/validate/jobs", review(new))).code != 503
+        cluster.router.unlistable.add("jobsets.jobset.x-k8s.io")
+        await asyncio.sleep(WATCHES_END_SECONDS)
+        assert list(parts.view.unread) == ["JobSet.jobset.x-k8s.io"]
+        assert unread_feeds() == ["JobSet.jobset.x-k8s.io/v1alpha2"]
+        assert parts.view.synced
+        answer = await ask(parts.gate, "/validate/jobs", review(new))
+        assert answer.code == 503
+        assert "conversion webhook" in answer.message
+        assert waits(parts) is None, "a Job is none of them"
+        cluster.router.unlistable.clear()
+        await asyncio.sleep(45)
+        assert parts.view.unread == {}
+        assert not unread_feeds()
+        assert (await ask(parts.gate, "/validate/jobs", review(new))).code != 503
+
+
+@pytest.mark.parametrize(
+    ("resource", "topic"),
+    [
+        ("clusterqueues.kueue.x-k8s.io", POLICY),
+        ("elasticquotatrees.scheduling.sigs.k8s.io", NAMESPACE_QUEUES),
+        ("pods.", "pods"),
+        ("resourcequotas.", "resourcequotas"),
+        ("jobs.batch", "Job.batch/v1"),
+    ],
+)
+async def test_what_was_read_once_of_policy_and_of_what_all_need_is_gone_by_and_named(
+    resource: str, topic: str
+) -> None:
+    async with started() as (cluster, parts):
+        cluster.router.unlistable.add(resource)
+        await asyncio.sleep(WATCHES_END_SECONDS)
+        assert list(parts.view.outdated) == [topic]
+        assert parts.view.unread == {}
+        assert unread_feeds()
+        assert waits(parts) is None
+        cluster.router.unlistable.clear()
+        await asyncio.sleep(45)
+        assert parts.view.outdated == {}
+        assert not unread_feeds()
+
+
 async def test_a_job_of_which_nobody_knows_whether_a_queue_holds_it_is_refused() -> None:
     """Leaves of an ElasticQuotaTree hold all jobs of a namespace: unread, they would pass by their queue for good."""
     async with started("elasticquotatrees.scheduling.sigs.k8s.io") as (_, parts):

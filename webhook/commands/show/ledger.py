@@ -9,12 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from webhook.cluster.ledger_book import LedgerBook
-from webhook.commands.terminal import counted
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.model import amounts, names
+from webhook.core.model.counted import counted
 from webhook.core.pod_group.ensemble import uid_of
 from webhook.core.quota.tree import for_people
 from webhook.errors import NotFound

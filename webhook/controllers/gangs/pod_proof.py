@@ -64,8 +64,7 @@ class PodProof:
             return True
         if kind not in self._rereads:
             # Of a kind that is not served the list is asked for, and answered by 404.
-            reread = self._feeds.informers["pods"].reread() if kind == POD_GROUP.key else self._feeds.reread_jobs(kind)
-            self._rereads[kind] = asyncio.create_task(reread, name=f"reread {kind}")
+            self._rereads[kind] = asyncio.create_task(self._feeds.reread_jobs(kind), name=f"reread {kind}")
         return self._rereads[kind].done()
 
     def holds(self, uid: str, kind: str, *, labelled: bool = True) -> bool:

@@ -15,6 +15,7 @@ from webhook import metrics
 from webhook.clock import Clock
 from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
+from webhook.cluster.unread import JOBS
 from webhook.cluster.view import DAEMON_SETS, NAMESPACE_QUEUES, NODES, POLICY
 from webhook.config import Config
 from webhook.controllers.gangs import gated_pods
@@ -130,7 +131,7 @@ class Recovery:
             await self._all_counted()
             await self._feeds.relist_all()
             await self._let_leave()
-            suspects = {job.uid for job in view.jobs.values() if rebuild.must_be_voided(job)}
+            suspects = {job.uid for job in view.jobs.values() if rebuild.must_be_voided(job, view)}
             await self._void(suspects, view.ledger.epoch + 1)
             if not self._waits_for():
                 return rebuild.rebuilt_ledger(view, self._keeper.known)
@@ -150,8 +151,10 @@ class Recovery:
         """Return the kinds that cannot be read and without which no ledger may be made, and why."""
         view = self._feeds.view
         unread = {topic: why for topic, why in view.unread.items() if topic not in (NODES, DAEMON_SETS)}
-        # Without policy nobody is admitted anyway.
-        return unread if {POLICY, NAMESPACE_QUEUES} & unread.keys() or rebuild.uncounted(view) else {}
+        unread |= {name: why for name, why in view.outdated.items() if name in ("pods", JOBS)}
+        # Without policy nobody is admitted anyway; everything is proved by the pods, and most by Jobs.
+        needed = {POLICY, NAMESPACE_QUEUES, "pods", JOBS} & unread.keys()
+        return unread if needed or (unread and rebuild.uncounted(view)) else {}
 
     async def _let_leave(self) -> None:
         """Wait for pods that still take room of which nothing is written, as long as they can be expected to go."""
@@ -167,13 +170,14 @@ class Recovery:
         A write that conflicts or whose outcome is unknown proves nothing: the start it is meant to rule out may rest on
         the newer version. One that is refused for good would be refused to a start as well.
         """
-        jobs = self._feeds.view.jobs
+        view = self._feeds.view
         while True:
-            due = [job for uid in sorted(suspects) if (job := jobs.get(uid)) and rebuild.must_be_voided(job)]
+            found = (view.jobs.get(uid) for uid in sorted(suspects))
+            due = [job for job in found if job is not None and rebuild.must_be_voided(job, view)]
             for job in due:
                 effect = Effect("void", job, patches.void(job, epoch))
                 if gated_pods.is_pod_group(job):
-                    effect = gated_pods.voiding(job, self._feeds.view, epoch)
+                    effect = gated_pods.voiding(job, view, epoch)
                 if not self._effects.busy(job.uid):
                     self._effects.start(effect)
             await self._effects.drain()

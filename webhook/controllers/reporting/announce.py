@@ -14,6 +14,7 @@ from webhook.controllers.reporting.events import NONE, EventRecorder, Regarding
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model import amounts, names
 from webhook.core.model.blockers import StartsBy
+from webhook.core.model.counted import counted
 from webhook.core.model.eviction import HELD
 from webhook.core.model.moments import time_text
 from webhook.core.model.reasons import Code, Reason
@@ -32,6 +33,7 @@ UNREADABLE_SECONDS = 6.0
 REBUILD_WAITS = "LedgerRebuildWaits"
 """Reason of the event which says why there is no ledger."""
 _WAITED_FOR = "jobs that depend on them wait, others are not affected"
+_AS_BEFORE = "what was read of it before is kept"
 _WITHOUT = {
     NODES: "gangs are started by quota alone, whether their pods fit the nodes or not",
     DAEMON_SETS: "room that their pods will need on new nodes is not kept free",
@@ -101,11 +103,13 @@ class Announcer:
 
     def unread(self) -> None:
         """Tell, once each, what the API server lets nobody read."""
-        for topic, why in self._view.unread.items():
-            if self._unread.get(topic) != why:
-                text = f"Tutti cannot read {topic}: {why}; {_WITHOUT.get(topic, _WAITED_FOR)}"
+        view = self._view
+        for topic, why in (view.unread | view.outdated).items():
+            if topic not in self._unread:
+                then = _AS_BEFORE if topic in view.outdated else _WITHOUT.get(topic, _WAITED_FOR)
+                text = f"Tutti cannot read {topic}: {why}; {then}"
                 self._recorder.note(self._ledger, "KindUnread", text, warning=True)
-        self._unread = dict(self._view.unread)
+        self._unread = view.unread | view.outdated
 
     def unreadable(self, now: float, objects: Iterable[tuple[str, str, str, str, str]]) -> None:
         """Tell, one after another and once each, which objects cannot be read: apiVersion, kind, namespace, name, why.
@@ -138,7 +142,9 @@ class Announcer:
 
     def rebuild_waits(self, unread: Mapping[str, str], pods: int) -> None:
         """Tell that no ledger is made while some kinds cannot be read; of so many pods nobody knows what they hold."""
-        because = f"{pods} pods run that may be of these" if pods else "queues are not known without them"
+        because = (
+            f"{counted(pods, 'pod')} may be of these" if pods else "what runs, or where, is not known without them"
+        )
         tip = "look at the CRD's conversion webhook and at Tutti's rights, or delete the CRD"
         what = "; ".join(f"Tutti cannot read {topic}: {why}" for topic, why in sorted(unread.items()))
         text = f"no job is admitted until the ledger is rebuilt, and that waits: {because}; {tip}; {what}"

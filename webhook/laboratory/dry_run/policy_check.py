@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from webhook.commands import terminal
-from webhook.commands.terminal import counted
 from webhook.config import Config
 from webhook.core.model import quantity
+from webhook.core.model.counted import counted
 from webhook.core.model.policy import LabelSelector, Policy, StopPolicy
 from webhook.core.model.problem import Problem, shown, some
 from webhook.core.quota.tree import Node, QuotaTree

@@ -264,6 +264,6 @@ def test_lifts_are_dropped_when_the_ledger_that_was_written_takes_them_back() ->
 def test_a_rebuild_voids_every_pod_that_waits() -> None:
     record = plain(runs(0), *THREE[1:])
     view = view_of(*(replace(pod, gang=record.uid) for pod in (runs(0), *THREE[1:])))
-    assert must_be_voided(record)
-    assert not must_be_voided(plain(runs(0)))
+    assert must_be_voided(record, View())
+    assert not must_be_voided(plain(runs(0)), View())
     assert sorted(write.pod.name for write in voiding(record, view, 4).pods) == ["ring-1", "ring-2"]
