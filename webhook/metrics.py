@@ -33,6 +33,10 @@ STEPPED_DOWN = Counter(
     "Leaderships that ended while the process goes on: the lease was lost, or the ledger must not be written.",
     ["why"],
 )
+LEADING_DENIED = Gauge(
+    "tutti_leading_denied",
+    "1 while this replica may not read or take over the ledger: it tries again within a minute.",
+)
 EPOCH = Gauge("tutti_ledger_epoch", "Number of the current leadership: how often it changed.")
 CYCLE_SECONDS = Histogram(
     "tutti_cycle_duration_seconds",

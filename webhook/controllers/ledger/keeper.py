@@ -30,7 +30,7 @@ from webhook.core.ledger.pages import INDEX, Change, Found, Layout, PagesMismatc
 from webhook.core.ledger.record import Booked, Claim, Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.ledger.witness import Witness, check
-from webhook.errors import ApiError, Conflict, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, Unavailable
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 
@@ -98,7 +98,8 @@ class LedgerKeeper(LeasedWriter):
     async def campaign(self) -> bool:
         """Try once to become leader; return whether we lead. ``ledger`` is None then if it must be rebuilt.
 
-        Raises SetBack when the API server was set back, LedgerRefused when the ledger is of another release.
+        Raises SetBack when the API server was set back, LedgerRefused when the ledger is of another release, and
+        Forbidden or Invalid when we may not read or take it.
         """
         stored = await self._read_index()
         refuse_unknown(stored)
@@ -118,7 +119,7 @@ class LedgerKeeper(LeasedWriter):
             log.info("ledger.campaign_failed", error=str(error))
             if self._elector.led:
                 await self.step_down()
-            if isinstance(error, LedgerRefused):
+            if isinstance(error, LedgerRefused | Forbidden | Invalid):
                 raise
             return False
         self.missing = stored is None or not stored.data

@@ -5,6 +5,7 @@ all that it knows of the cluster. It begins the next term as another process wou
 """
 
 import asyncio
+from random import Random
 from typing import Final, Protocol
 
 import structlog
@@ -14,14 +15,16 @@ from webhook.controllers.ledger.faults import LeaseLost, LedgerRefused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.reporting.announce import Announcer
-from webhook.errors import ApiError
+from webhook.errors import ApiError, Forbidden, Invalid
+from webhook.kube.backoff import Backoff
 
 log = structlog.get_logger(__name__)
 
 LATE_SECONDS: Final = 0.01
 """How long after its end a lease is asked for."""
+REST_FIRST_SECONDS: Final = 2.0
 REST_MAX_SECONDS: Final = 60.0
-"""Longest pause before leading again where each term ends because the ledger cannot be written."""
+"""Longest pause before trying to lead again while the ledger may not be read or written."""
 
 
 class Replica(Protocol):
@@ -43,22 +46,30 @@ class Replica(Protocol):
 class Leadership:
     """Of one process, over all its terms."""
 
-    def __init__(self, terms: Terms, announcer: Announcer, retry_seconds: float) -> None:
+    def __init__(self, terms: Terms, announcer: Announcer, retry_seconds: float, rng: Random) -> None:
         self._terms = terms
         self._announcer = announcer
         self._retry_seconds = retry_seconds
+        self._backoff = Backoff(rng, first_seconds=REST_FIRST_SECONDS, most_seconds=REST_MAX_SECONDS)
+        """Between one denial and the next try; a term that lasts, or another's, ends it."""
+        self._denied = ""
+        """Why the last campaign was denied."""
+        self._said = ""
+        """The denial that was told last."""
 
     async def run(self, replica: Replica) -> None:
         """Follow, and lead whenever the lease can be taken, until cancelled. Raises SetBack."""
-        failures, loop = 0, asyncio.get_running_loop()
+        rest_seconds, loop = 0.0, asyncio.get_running_loop()
         while True:
             replica.begin_term(self._terms.begin())
-            await self._follow_until_elected(replica, min(REST_MAX_SECONDS, 2.0**failures) if failures else 0.0)
+            await self._follow_until_elected(replica, rest_seconds)
             began = loop.time()
             try:
                 await self._lead_a_term(replica)
             except LeaseLost as lost:
-                failures = failures + 1 if lost.lasting and loop.time() - began < REST_MAX_SECONDS else 0
+                if not lost.lasting or loop.time() - began >= REST_MAX_SECONDS:
+                    self._trusted_again()
+                rest_seconds = self._backoff.next_seconds() if lost.lasting else 0.0
                 await self._step_down(lost)
 
     async def resign(self) -> None:
@@ -72,19 +83,29 @@ class Leadership:
             while not await self._campaign():
                 if following.done():
                     following.result()
-                # Not long after a lease has run out: until somebody leads nobody starts.
-                runs_out = self._terms.keeper.free_in_seconds or self._retry_seconds
-                await asyncio.sleep(min(self._retry_seconds, runs_out + LATE_SECONDS))
+                await asyncio.sleep(self._until_next_campaign())
         finally:
             following.cancel()
             await asyncio.wait([following])
 
+    def _until_next_campaign(self) -> float:
+        if self._denied:
+            return self._backoff.next_seconds()
+        # Not long after a lease has run out: until somebody leads nobody starts.
+        runs_out = self._terms.keeper.free_in_seconds or self._retry_seconds
+        return min(self._retry_seconds, runs_out + LATE_SECONDS)
+
     async def _campaign(self) -> bool:
-        leads = False
+        leads, denied = False, ""
         try:
             leads = await self._terms.keeper.campaign()
-        except (ApiError, LedgerRefused) as error:
+            if not leads and self._terms.keeper.free_in_seconds:
+                self._trusted_again()
+        except (Forbidden, Invalid, LedgerRefused) as error:
+            denied = str(error)
+        except ApiError as error:
             log.info("campaign.failed", error=str(error))
+        self._tell_denied(denied)
         if not leads:
             # It may have held the lease for a while: nobody waits for its end any more.
             self._terms.ended()
@@ -98,6 +119,19 @@ class Leadership:
             # Nothing of this term may write once the next one has begun.
             await replica.end_term()
             self._terms.ended()
+
+    def _tell_denied(self, denied: str) -> None:
+        """Say once that this replica may not lead, and why; the metric also that it may again."""
+        self._denied = denied
+        metrics.LEADING_DENIED.set(bool(denied))
+        if denied and denied != self._said:
+            self._said = denied
+            log.error("campaign.denied", why=denied, retry_seconds=REST_MAX_SECONDS)
+            self._announcer.denied(denied, REST_MAX_SECONDS)
+
+    def _trusted_again(self) -> None:
+        self._backoff.reset()
+        self._said = ""
 
     async def _step_down(self, lost: LeaseLost) -> None:
         metrics.LEADING.set(0)

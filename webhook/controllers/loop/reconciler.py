@@ -75,7 +75,7 @@ class Reconciler:
         self.leading = False
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
-        self.leadership = Leadership(terms, announcer, config.lease.retry_seconds)
+        self.leadership = Leadership(terms, announcer, config.lease.retry_seconds, feeds.rng)
         self.begin_term(terms.keeper)
 
     def begin_term(self, keeper: LedgerKeeper) -> None:

@@ -154,6 +154,11 @@ class Announcer:
         """Tell that this replica leads no longer and will try again."""
         self._recorder.note(self._ledger, "SteppedDown", why, warning=True)
 
+    def denied(self, why: str, within_seconds: float) -> None:
+        """Tell that this replica cannot lead, and will not until it is allowed what it needs of the ledger."""
+        text = f"this replica cannot lead: {why}; it tries again within {within_seconds:g} s"
+        self._recorder.note(self._ledger, "LeadingDenied", text, warning=True)
+
     @property
     def _ledger(self) -> Regarding:
         return Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, "")

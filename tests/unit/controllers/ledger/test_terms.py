@@ -19,6 +19,7 @@ from webhook.controllers.ledger.faults import LeaseLost
 from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, SINCE, Quarantine
 from webhook.controllers.ledger.stored import Stored, project
 from webhook.controllers.ledger.terms import Terms
+from webhook.controllers.loop.leadership import REST_MAX_SECONDS
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.core.model.moments import time_text
@@ -44,6 +45,8 @@ class Failing:
         """Requests of paths that end so are never answered."""
         self.denied: tuple[str, ...] = ()
         """Verbs that are forbidden on ConfigMaps."""
+        self.denials = 0
+        """Requests of a leader that were, lists and watches left out."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
@@ -59,6 +62,7 @@ class Failing:
         except TimeoutError as error:
             raise Unavailable(0, "Timeout", "no answer in time", outcome_unknown=method != "GET") from error
         if method in self.denied and "/configmaps" in path:
+            self.denials += "query" not in more
             raise Forbidden(403, "Forbidden", "a policy says no")
         # The take-over itself may pass.
         if method == "PATCH" and path == LEDGER and self.failure is not None and b'"job' in more["body"]:
@@ -203,6 +207,48 @@ async def test_whatever_is_denied_on_the_ledgers_objects_ends_no_process(denied:
         await asyncio.sleep(100)
         assert parts.reconciler.leading
         assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+
+
+async def told(cluster: SimulatedCluster, reason: str) -> list[Any]:
+    path = "/apis/events.k8s.io/v1/namespaces/tutti-system/events"
+    events = orjson.loads(await cluster.api().request("GET", path))["items"]
+    return [event for event in events if event["reason"] == reason]
+
+
+@pytest.mark.parametrize("denied", [("GET",), ("POST",), ("PATCH",), ("GET", "POST", "DELETE", "PATCH")], ids="+".join)
+async def test_who_may_not_lead_says_so_once_and_tries_ever_more_rarely(denied: tuple[str, ...]) -> None:
+    async with led() as (cluster, line, parts):
+        line.denied = denied
+        await cluster.api().request("DELETE", LEDGER)
+        await asyncio.sleep(20)
+        soon = line.denials
+        assert soon >= 2
+        await asyncio.sleep(880)
+        # A term that ends is followed by a campaign, and by one more request that hands the lease over.
+        assert 880 / REST_MAX_SECONDS <= line.denials - soon <= 3 * 880 / (REST_MAX_SECONDS / 2) + 10
+        assert not parts.reconciler.leading
+        said = [*await told(cluster, "LeadingDenied"), *await told(cluster, "SteppedDown")]
+        assert any("a policy says no" in event["note"] for event in said)
+        if denied != ("PATCH",):
+            assert len(await told(cluster, "LeadingDenied")) == 1
+            assert sample("tutti_leading_denied") == 1
+        line.denied = ()
+        await asyncio.sleep(REST_MAX_SECONDS + 5)
+        assert parts.reconciler.leading
+        assert sample("tutti_leading_denied") == 0
+
+
+async def test_who_is_denied_for_a_moment_leads_soon_after() -> None:
+    async with led() as (cluster, line, parts):
+        for _ in range(3):
+            line.denied = ("GET", "POST", "PATCH")
+            await cluster.api().request("DELETE", LEDGER)
+            await asyncio.sleep(3)
+            line.denied = ()
+            await asyncio.sleep(5)
+            assert parts.reconciler.leading
+            # A term that has lasted is proof that it may.
+            await asyncio.sleep(REST_MAX_SECONDS)
 
 
 @pytest.mark.parametrize("schema", ["99", "2.5"])
