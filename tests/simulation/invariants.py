@@ -28,6 +28,7 @@ from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model import names
 from webhook.core.pod_group.ensemble import uid_of
 from webhook.jobs.reading.annotations import decode_admission
+from webhook.jobs.reading.made_for import made_for
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
 
@@ -443,6 +444,8 @@ class Invariants:
     def _running_is_reserved(self, kind: str, job: dict[str, Any]) -> None:
         metadata = job["metadata"]
         runs_with_owner = any(owner.get("kind") == "JobSet" for owner in metadata.get("ownerReferences") or ())
+        # Of one that was orphaned only pods tell whether anything runs.
+        runs_with_owner |= made_for(metadata.get("labels") or {}) != ""
         gated = names.GANG_LABEL in orjson.dumps(job["spec"]).decode()
         if runs_with_owner or not gated:
             return

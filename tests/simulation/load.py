@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation import racks
-from tests.simulation.shapes import PATHS, SUSPEND, VERSION_KIND, document_of
+from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
 from webhook.core.model import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -25,6 +25,8 @@ MESH: Final = "mesh"
 """Label of pods to which an injector adds a sidecar of that name."""
 MESH_RESOURCE: Final = "example.com/mesh"
 """What the sidecar asks one of; no queue counts it."""
+PLENTY: Final = {MESH_RESOURCE: "64", "ephemeral-storage": "1Ti"}
+"""What each node has of that."""
 CREDITS: Final = "example.com/credits"
 CREDITS_A_GPU: Final = 10
 """What a GPU is charged where queues count credits."""
@@ -49,6 +51,7 @@ class Load:
         unlabelled: float = 0.0,
         meshed: float = 0.0,
         racked: float = 0.0,
+        kinds: Sequence[str] = ("Job", "Job", "JobSet", "PyTorchJob"),
     ) -> None:
         self._cluster = cluster
         self._rng = rng
@@ -60,6 +63,7 @@ class Load:
         self._unlabelled = unlabelled
         self._meshed = meshed
         self._racked = racked
+        self._kinds = kinds
         self._counted, self._each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
         self._keeping: dict[tuple[str, str], str] = {}
         """Jobs that a finalizer of somebody else keeps."""
@@ -78,7 +82,7 @@ class Load:
         """Create nodes, namespaces, queues and quotas."""
         for number, gpus in enumerate(nodes):
             labels = racks.labels_of(number) if self._racked else None
-            await self._cluster.add_node(f"node-{number}", labels=labels, gpu=str(gpus), **{MESH_RESOURCE: "64"})
+            await self._cluster.add_node(f"node-{number}", labels=labels, gpu=str(gpus), **PLENTY)
         for namespace in NAMESPACES:
             await self._cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for namespace, pods in HARD_PODS.items():
@@ -123,13 +127,13 @@ class Load:
                     }
                 )
 
-    async def run_before(self) -> None:
+    async def run_before(self, kinds: Sequence[str]) -> None:
         """Fill every queue with a job of pods that run already, without anything of ours on it."""
-        for queue in QUEUES:
-            document = document_of("Job", f"old-{queue}", NOMINAL_GPUS[queue], template_of(40))
+        for queue, kind in zip(QUEUES, kinds, strict=True):
+            document = document_of(kind, f"old-{queue}", NOMINAL_GPUS[queue], template_of(40))
             document["metadata"] |= {"namespace": "team-b", "labels": {"kueue.x-k8s.io/queue-name": queue}}
             await self._cluster.create(document)
-            self.jobs["team-b", f"old-{queue}"] = "Job"
+            self.jobs["team-b", f"old-{queue}"] = kind
         await asyncio.sleep(2)
 
     async def create_unlabelled(self, namespace: str, pods: int, seconds: int) -> None:
@@ -178,6 +182,11 @@ class Load:
         notes = {} if stored is None else stored["metadata"].get("annotations") or {}
         return "its owner suspended it" in notes.get(names.REQUEUE, "")
 
+    def lose(self, key: tuple[str, str]) -> bool:
+        """Take note that somebody else deleted a job; return whether it was one of these."""
+        self._held.discard(key)
+        return self.jobs.pop(key, None) is not None
+
     async def let_go(self) -> None:
         """Remove the finalizers of somebody else."""
         for (namespace, name), kind in self._keeping.items():
@@ -212,10 +221,10 @@ class Load:
 
     async def _create(self) -> None:
         self._number += 1
-        kind = self._rng.choice(("Job", "Job", "JobSet", "PyTorchJob"))
+        kind = self._rng.choice(self._kinds)
         namespace, name = self._rng.choice(NAMESPACES), f"job-{self._number}"
         pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
-        document = document_of(kind, name, pods, self._template(1 if kind == "PyTorchJob" else pods))
+        document = document_of(kind, name, pods, self._template(1 if kind in TRAINING else pods))
         if kind == "Job" and self._long and self._rng.random() < self._long:
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}

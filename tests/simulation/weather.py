@@ -41,8 +41,10 @@ class Weather:
     kept: float = 0.0
     """Chance that a finalizer keeps a deleted job until everything else has come to rest."""
     adopted: bool = False
-    """All queues are full with jobs that ran before Tutti came. No job leaves orphans, as policy has it: pods of these
-    bear no label, so once they have lost their owner a leader that was not there before cannot know whose they were.
+    """All queues are full with jobs that ran before Tutti came."""
+    orphaned: int = 0
+    """How often a job, or what it made, is deleted from above what runs of it, half of the time while none of our
+    processes is there; jobs are of every kind then, and what asked for a queue runs within the queues.
     """
     ungated: int = 0
     """How often a person takes the label that gates namespaces away, and later puts it back; half of the jobs have no

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from tests.simulation import backups, reviews
+from tests.simulation import backups, orphans, reviews
 from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
@@ -28,6 +28,7 @@ from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
 from tests.simulation.scale import scaled
+from tests.simulation.shapes import KINDS
 from tests.simulation.weather import Weather
 from webhook import assembly
 from webhook.clock import LoopClock
@@ -104,13 +105,14 @@ class World:
             Random(self.rng.getrandbits(64)),
             self.weather.limited,
             self.weather.long,
-            orphans=not (weather.ledger_lost or weather.adopted or weather.releases or weather.set_back),
+            orphans=not (weather.ledger_lost or weather.releases or weather.set_back),
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
             in_credits=self.weather.in_credits,
             unlabelled=0.5 if self.weather.ungated else 0.0,
             meshed=self.weather.meshed,
             racked=self.weather.racked,
+            **({"kinds": KINDS} if weather.orphaned else {}),
         )
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
@@ -120,7 +122,7 @@ class World:
         ledger = lambda: self.invariants.ledger  # noqa: E731
         self.owners = Owners(self.cluster, Random(self.seed), self.load, ledger, self.invariants.note)
         self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
-        if self.weather.hostile:
+        if self.weather.hostile or self.weather.orphaned:
             self.invariants.running = Running()
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
         self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after, nested=self.weather.nested)
@@ -145,6 +147,8 @@ class World:
         self.calm = False
         self.put_back = Counter[tuple[bool, bool]]()
         """How often an old copy was: of a page, or the index; and while somebody led, or nobody."""
+        self.orphaned = Counter[tuple[str, bool]]()
+        """How often something was deleted from above what ran of it, by kind; and while we looked, or nobody."""
         self.ledger_writes = 0
         """How many came to where ``Weather.dies`` says."""
         self._release = ExitStack()
@@ -169,7 +173,7 @@ class World:
         await self.cluster.start()
         await self.load.prepare(self.weather.nodes)
         if self.weather.adopted:
-            await self.load.run_before()
+            await self.load.run_before(orphans.old_kinds(self) if self.weather.orphaned else ("Job", "Job", "Job"))
             self.invariants.gpus_max = sum(NOMINAL_GPUS.values())
         self.cluster.server.admission.register(*reviews.registrations(self._review, self._is_refused))
         for number in range(2):
@@ -186,6 +190,7 @@ class World:
             self._lose_ledger(busy_seconds),
             self._hold(busy_seconds),
             backups.put_back(self, busy_seconds),
+            orphans.leave(self, busy_seconds),
             self._install_releases(busy_seconds),
             self.groups.run(self.weather.pod_groups, busy_seconds),
             self.ensembles.run(self.weather.ensembles, busy_seconds),
@@ -372,21 +377,21 @@ class World:
             await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.unlisted))
             kind = chance.choice(UNLISTABLE)
             unlistable.add(kind)
-            for name, replica in list(self.replicas.items()):
-                if name in self.gates:
-                    self._restart_webhook(name, replica)
-                else:
-                    self._kill(name, replica)
+            self.restart_webhooks()
+            for name in self.parts:
+                self._kill(name, self.replicas[name])
             await asyncio.sleep(chance.uniform(30, 60))
             if self.weather.crash == 0:
                 assert any(parts.reconciler.leading for parts in self.parts.values()), f"nobody leads without {kind}"
                 assert all(gate.view.synced for gate in self.gates.values()), f"no webhook is ready without {kind}"
             unlistable.discard(kind)
 
-    def _restart_webhook(self, name: str, replica: Replica) -> None:
-        replica.api.sever()
-        replica.task.cancel()
-        self._start_webhook(name)
+    def restart_webhooks(self) -> None:
+        """End all webhooks, and begin others that remember nothing."""
+        for name in sorted(self.gates):
+            self.replicas[name].api.sever()
+            self.replicas[name].task.cancel()
+            self._start_webhook(name)
 
     async def _lose_ledger(self, busy_seconds: float) -> None:
         chance, admin = Random(self.seed), self.cluster.api()

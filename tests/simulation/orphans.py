@@ -1,0 +1,63 @@
+"""People who may delete nodes, and so anything, delete jobs from above what these have made."""
+
+import asyncio
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.load import QUEUES, how_it_ended, stored_job
+from tests.simulation.shapes import KINDS, PATHS, is_suspended
+from webhook.core.model import names
+from webhook.errors import ApiError
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+ORPHAN: Final = b'{"propagationPolicy": "Orphan"}'
+Target = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+
+def old_kinds(world: "World") -> list[str]:
+    """Return of which kinds the jobs are that ran before Tutti came."""
+    return [Random(f"{world.seed} {queue}").choice(KINDS) for queue in QUEUES]
+
+
+async def leave(world: "World", busy_seconds: float) -> None:
+    """Delete something that runs from above its pods, as often as the weather says, watched or not."""
+    chance = Random(world.seed)
+    for _ in range(world.weather.orphaned):
+        await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / world.weather.orphaned))
+        found = _targets(world)
+        if not found:
+            continue
+        kind, namespace, name = chance.choice(found)
+        unseen = chance.random() < 0.5
+        reconcilers = world.end_reconcilers() if unseen else []
+        with suppress(ApiError):
+            await world.cluster.api().request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=ORPHAN)
+            ours = world.load.lose((namespace, name))
+            world.orphaned[kind if ours else f"{kind} of another", unseen] += 1
+        if unseen:
+            await asyncio.sleep(chance.uniform(0.5, 10))
+            world.restart_webhooks()
+            for each in reconcilers:
+                world.restart_later(each)
+
+
+def _targets(world: "World") -> list[Target]:
+    """Return the jobs that run, and what was made for them; those that wait where nothing runs."""
+    jobs = [(kind, *key) for key, kind in sorted(world.load.jobs.items()) if key not in world.load.quiet]
+    children = [
+        ("Job", *stored.key)
+        for stored in world.cluster.server.store.items(("batch", "jobs"))
+        if any(owner["kind"] == "JobSet" for owner in stored.object["metadata"].get("ownerReferences") or ())
+        # Of an adopted job another would be made, and more would run than is charged.
+        and names.GANG_LABEL in ((stored.object["spec"]["template"].get("metadata") or {}).get("labels") or {})
+    ]
+    return [each for each in jobs + children if _runs(world, each)] or jobs
+
+
+def _runs(world: "World", target: Target) -> bool:
+    job = stored_job(world.cluster, *target)
+    return job is not None and not is_suspended(target[0], job) and how_it_ended(job) is None
