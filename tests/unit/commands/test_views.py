@@ -296,7 +296,7 @@ async def test_the_ledger_names_its_leader_and_every_reservation() -> None:
     text = printed(print_ledger, stored, NOW + 60)
     assert "kept for Job team-vision/later (2 pods, queue vision), once gone: Job team-vision/train\n" in text
     assert "leader reconciler-0" in text
-    assert "1 reservations" in text
+    assert ", 1 reservation, " in text
     assert "Job team-vision/train" in text
     assert "4 cpu" in text
     assert "stopping: Preempted" in text

@@ -59,10 +59,8 @@ def print_ledger(console: Console, stored: Document, now: float, pages: Sequence
         raise NotFound(0, "LedgerCorrupt", f"{error}; the leader rebuilds it from the jobs") from error
     on_pages = f" on the index and {counted(len(ledger.pages), 'page')}" if ledger.pages else ""
     size = sum(ledger_text.size_bytes(data) for data in book.read_data(ledger))
-    console.print(
-        f"epoch {ledger.epoch}, write {ledger.seq}, {len(ledger.entries)} reservations{on_pages}, {size} bytes",
-        highlight=False,
-    )
+    held = counted(len(ledger.entries), "reservation")
+    console.print(f"epoch {ledger.epoch}, write {ledger.seq}, {held}{on_pages}, {size} bytes", highlight=False)
     if ledger.entries:
         console.print(_ledger_table(list(ledger.entries.values()), now), highlight=False)
     called = _called(ledger)
