@@ -50,8 +50,9 @@ def added_by_others(pod: Mapping[str, Any], pod_set: str, job: JobRecord | None)
     if template is None:
         return ""
     known = {*template.containers}
-    inits = pod.get("initContainers") if BY_CONTROLLER in known else ()
-    theirs = mappings(inits)
+    inits = mappings(pod.get("initContainers") if BY_CONTROLLER in known else ())
+    # What a kind's controller adds ends before the others start; a sidecar is somebody else's.
+    theirs = [each for each in inits if each.get("restartPolicy") != "Always"]
     strangers = [each for each in containers_of(pod) if each.get("name") not in known and each not in theirs]
     if not strangers:
         return ""

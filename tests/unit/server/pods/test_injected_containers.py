@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.jobs.objects_of_kinds import load
 from tests.unit.server.reviews import JOB_CONTROLLER, Answered, ask, job, pod, review, view, with_ledger
 from webhook.config import Config
 from webhook.core.ledger.record import reserve
@@ -14,6 +15,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext, with_injections
 from webhook.jobs.reading.job import read
 from webhook.server.gate import Gate
+from webhook.server.pods.excess import added_by_others
 from webhook.server.review.settings import GateSettings
 
 JOB = KINDS["Job.batch"]
@@ -78,6 +80,17 @@ async def test_what_nobody_named_is_refused_with_its_name_its_image_and_what_it_
         in answer.message
     )
     assert "addedContainers" in answer.message
+
+
+def test_a_sidecar_among_the_init_containers_that_a_controller_adds_is_named_alone() -> None:
+    """The training operator adds one that ends to each worker; what runs on beside the others is an injector's."""
+    record = read(KINDS["PyTorchJob.kubeflow.org"], load("pytorchjob"), ReadContext())
+    ours = {"name": "init-pytorch", "image": "alpine:3.10", "resources": {"requests": {"cpu": "50m"}}}
+    worker = {"containers": [{"name": "pytorch", "image": "i"}]}
+    assert not added_by_others({**worker, "initContainers": [ours]}, "worker", record)
+    told = added_by_others({**worker, "initContainers": [ours, PROXY]}, "worker", record)
+    assert "container istio-proxy" in told
+    assert "init-pytorch" not in told
 
 
 @pytest.mark.parametrize(("counted", "passes"), [("example.com/credits", False), ("nvidia.com/gpu", True)])
