@@ -19,13 +19,11 @@ from typing import Any, Final
 
 import orjson
 import uvloop
-import yaml
 
 from benchmarks.bench_fleet import JOBS, PODS, create, delete, emptied, in_members, listed
 from tests.e2e import queues
 from tests.e2e.controlplane.dying_hub import STEPS, WHEN
 from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
-from tests.e2e.controlplane.link import Link
 from webhook.core.fleet.dispatch import Phase
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import Api
@@ -136,17 +134,6 @@ async def failures(apis: dict[str, Api], rounds: int) -> None:
     )
 
 
-def behind_link(fleet: FleetClusters, member: str) -> Link:
-    """Have the hub reach a member by a link of its own."""
-    path = fleet.clusters[HUB].directory / "members" / member
-    document = yaml.safe_load(path.read_text())
-    cluster = document["clusters"][0]["cluster"]
-    link = Link(fleet.clusters[HUB].ports.take(), cluster["server"])
-    cluster["server"] = f"https://127.0.0.1:{link.port}"
-    path.write_text(yaml.safe_dump(document))
-    return link
-
-
 async def hole(fleet: FleetClusters, apis: dict[str, Api], runs: int, gangs: int) -> None:
     """Print how long gangs take while the second member swallows what is sent to it, and otherwise.
 
@@ -161,24 +148,24 @@ async def hole(fleet: FleetClusters, apis: dict[str, Api], runs: int, gangs: int
             "placement": {"clusterAffinity": {"clusterNames": [MEMBERS[1]]}},
         },
     }
-    with behind_link(fleet, MEMBERS[1]) as link:
-        await asyncio.sleep(5)
-        await apis[HUB].request("POST", POLICIES, body=orjson.dumps(policy))
-        await asyncio.sleep(2)
-        held = {f"held-{number}" for number in range(4)}
-        await asyncio.gather(*(create(apis[HUB], name, GANG_PODS, 0, "6000s") for name in sorted(held)))
-        await in_members(apis[HUB], held)
-        await apis[HUB].request("DELETE", f"{POLICIES}/held")
-        await asyncio.sleep(2)
-        worst: dict[bool, list[float]] = {False: [], True: []}
-        for run, swallows in itertools.product(range(runs), (False, True)):
-            link.hold() if swallows else link.mend()
-            await asyncio.sleep(8)
-            names = [f"hole-{run}-{swallows}-{number}".lower() for number in range(gangs)]
-            seconds = await asyncio.gather(*(placed(apis, name, 0.25 * number) for number, name in enumerate(names)))
-            worst[swallows].append(sorted(seconds)[min(gangs - 1, math.ceil(gangs * 0.99) - 1)])
-            await asyncio.gather(*(delete(apis[HUB], name) for name in names))
-        link.mend()
+    link = fleet.link(MEMBERS[1])
+    await asyncio.sleep(5)
+    await apis[HUB].request("POST", POLICIES, body=orjson.dumps(policy))
+    await asyncio.sleep(2)
+    held = {f"held-{number}" for number in range(4)}
+    await asyncio.gather(*(create(apis[HUB], name, GANG_PODS, 0, "6000s") for name in sorted(held)))
+    await in_members(apis[HUB], held)
+    await apis[HUB].request("DELETE", f"{POLICIES}/held")
+    await asyncio.sleep(2)
+    worst: dict[bool, list[float]] = {False: [], True: []}
+    for run, swallows in itertools.product(range(runs), (False, True)):
+        link.hold() if swallows else link.mend()
+        await asyncio.sleep(8)
+        names = [f"hole-{run}-{swallows}-{number}".lower() for number in range(gangs)]
+        seconds = await asyncio.gather(*(placed(apis, name, 0.25 * number) for number, name in enumerate(names)))
+        worst[swallows].append(sorted(seconds)[min(gangs - 1, math.ceil(gangs * 0.99) - 1)])
+        await asyncio.gather(*(delete(apis[HUB], name) for name in names))
+    link.mend()
     calm, swallowed = (statistics.median(worst[each]) for each in (False, True))
     print(
         f"p99 into a member, medians of {runs} runs of {gangs} gangs: {calm:.2f} s while the other answers, "

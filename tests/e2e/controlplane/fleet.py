@@ -18,6 +18,7 @@ from tests.e2e.controlplane.binaries import say
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.controlplane.install import ROOT, Installation
+from tests.e2e.controlplane.link import Link
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.shell import Shell
 from webhook.fleet.credentials.account import ACCOUNT
@@ -54,9 +55,21 @@ def _commands(section: str) -> list[str]:
 class FleetClusters:
     """The three, and ``tutti hub`` with no more rights than shipped. Use it as a context manager."""
 
-    def __init__(self, report: Callable[[str], None] = say, *, training: bool = False) -> None:
-        """``training``: the members run the training operator, and the hub has its kinds."""
+    def __init__(
+        self,
+        report: Callable[[str], None] = say,
+        *,
+        training: bool = False,
+        silent_hub_seconds: int | None = None,
+    ) -> None:
+        """``training``: the members run the training operator, and the hub has its kinds.
+
+        ``silent_hub_seconds``: the dead-man switch is on, and the hub reaches its members by ``links``.
+        """
         self._report = report
+        self._silent_hub_seconds = silent_hub_seconds
+        self.links: dict[str, Link] = {}
+        """Between the hub and a member, where there is one."""
         self._training = training
         self._stack = contextlib.ExitStack()
         self.clusters: dict[str, Cluster] = {}
@@ -117,7 +130,8 @@ class FleetClusters:
         self.clusters[name] = self._stack.enter_context(cluster)
         if hub and self._training:
             operators.define_training_kinds(cluster)
-        installation = Installation(cluster, replicas=1, overrides={"hub": True} if hub else {})
+        switch = {} if self._silent_hub_seconds is None else {"silent_hub_seconds": self._silent_hub_seconds}
+        installation = Installation(cluster, replicas=1, overrides={"hub": True} if hub else switch)
         self.installations[name] = installation.install()
         root = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
         root("create", "namespace", NAMESPACE)
@@ -126,13 +140,31 @@ class FleetClusters:
         self.kubectl[name] = root.in_namespace(NAMESPACE)
         queues.give_queue(self.kubectl[name], gpus=HUB_GPUS if hub else MEMBER_GPUS)
 
+    def link(self, member: str) -> Link:
+        """Have the hub reach a member by a link that can be slowed down and cut; it notices within seconds."""
+        path = self._members_folder / member
+        document = yaml.safe_load(path.read_text())
+        cluster = document["clusters"][0]["cluster"]
+        link = Link(self.clusters[HUB].ports.take(), cluster["server"])
+        self.links[member] = self._stack.enter_context(link)
+        cluster["server"] = f"https://127.0.0.1:{link.port}"
+        path.write_text(yaml.safe_dump(document))
+        return link
+
+    @property
+    def _members_folder(self) -> Path:
+        """What is mounted into the hub."""
+        return self.clusters[HUB].directory / "members"
+
     def _run_hub(self) -> None:
         """Do what a kubelet would do for the Deployment: mount its Secret and its configuration, and run it."""
-        hub, members = self.clusters[HUB], self.clusters[HUB].directory / "members"
+        hub, members = self.clusters[HUB], self._members_folder
         members.mkdir()
         system = self.hub.in_namespace(SYSTEM)
         for name, encoded in system.get("secret", "tutti-hub-members")["data"].items():
             (members / name).write_bytes(base64.b64decode(encoded))
+            if self._silent_hub_seconds is not None:
+                self.link(name)
         base = yaml.safe_load(system.get("configmap", "tutti-hub")["data"]["config.yaml"])
         health = hub.ports.take()
         local = {
@@ -141,7 +173,7 @@ class FleetClusters:
             "listen": {"health_port": health},
         }
         config = hub.directory / "hub.yaml"
-        config.write_text(yaml.safe_dump(base | local))
+        config.write_text(yaml.safe_dump(base | local | {"fleet_dead_man": self._silent_hub_seconds is not None}))
         environment = {"PYTHONPATH": str(ROOT)}
         command = ("-m", "webhook", "hub", "--config", config)
         hub.component("hub", *command, program=sys.executable, environment=environment).start()
