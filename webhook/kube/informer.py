@@ -242,8 +242,9 @@ class Informer(Generic[R]):
     def _failed(self, error: errors.ApiError) -> float:
         self.counts.failures += 1
         wait_seconds = self._machine.failed(error)
-        # To be asked for less is no refusal.
-        if error.status and wait_seconds and not isinstance(error, errors.NotFound | errors.Gone):
+        # To be asked for less, or to ask later (408, 429, a server that starts), is no refusal.
+        later = isinstance(error, errors.Unavailable) and error.status < 500
+        if wait_seconds and not later and not isinstance(error, errors.NotFound | errors.Gone):
             self._refusals += 1
             if self._refusals >= REFUSALS_MIN:
                 self._note_refusal(str(error)[:REASON_CHARS_MAX])

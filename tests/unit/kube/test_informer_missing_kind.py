@@ -70,3 +70,25 @@ async def test_a_refused_list_is_not_an_empty_one(api: FakeApi, start: Started) 
     assert not informer.synced.is_set()
     await settle(30)
     assert informer.synced.is_set()
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (errors.Forbidden(403, "Forbidden", "no"), True),
+        (errors.Unavailable(500, "InternalError", "conversion webhook failed"), True),
+        (errors.Unavailable(429, "TooManyRequests", "busy"), False),
+        (errors.Unavailable(403, "Forbidden", "not yet ready to handle request"), False),
+        (errors.Unavailable(0, "", "connection reset"), False),
+    ],
+)
+async def test_a_server_that_is_busy_or_starts_refuses_nothing(
+    api: FakeApi, start: Started, error: errors.ApiError, refused: bool
+) -> None:
+    """What cannot be read is called so after some refusals, and its jobs wait; under load it is read a little later."""
+    informer = start()
+    await settle()
+    api.faults = [error for _ in range(8)]
+    api.now.end()
+    await settle(20)
+    assert bool(informer.refusal) is refused
