@@ -16,8 +16,6 @@ from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.model.policy import FlavorResource, Fungibility, Preference, SearchPolicy
 from webhook.core.model.reasons import Code
 
-_STEPS_MAX = 16
-
 
 class Mode(IntEnum):
     """How a gang could get a flavor, worst first."""
@@ -132,32 +130,23 @@ def assign(
 
 
 def asked_in_all(
-    request: Request,
-    counts: Mapping[str, int],
-    fungibility: Fungibility,
-    available: Callable[[FlavorResource], int],
-    block: Block,
+    request: Request, counts: Mapping[str, int], available: Callable[[FlavorResource], int], block: Block
 ) -> int:
     """Return how much of its key would have to be ``available`` for ``block`` to be in the way no more.
 
-    A scan ends with the first pod set that finds no room: those after it may ask for the same. Where pod sets have a
-    choice of flavors it is found in steps, of which there are few, and may be more still.
+    A scan ends with the first pod set that finds no room: those after it may ask for the same. Where they have a choice
+    of flavors, what finds room elsewhere goes there.
     """
-    key, asked = block.key, block.asked
-    if request.has_one_way:
-        return max(asked, request.amounts(counts).get(key, 0))
-
-    def judge(wanted: FlavorResource, amount: int) -> Verdict:
-        free = max(asked, available(wanted)) if wanted == key else available(wanted)
-        return Verdict(Mode.FIT if amount <= free else Mode.NO_FIT, 0)
-
-    for _ in range(_STEPS_MAX):
-        found = assign(request, counts, fungibility, Judge(judge))
-        more = min((each.asked for each in found.decisive if each.key == key and each.asked > asked), default=None)
-        if found.mode is Mode.FIT or more is None:
-            break
-        asked = more
-    return asked
+    taken: dict[FlavorResource, int] = {}
+    for choice in request.choices:
+        asked = [want.amount(counts) for want in choice.wants]
+        ways = [dict(zip(option.keys, asked, strict=True)) for option in choice.options if option.misfit is None]
+        others = (way for way in ways if block.key not in way)
+        free = (way for way in others if all(taken.get(key, 0) + more <= available(key) for key, more in way.items()))
+        way = next(free, None) or next((way for way in ways if block.key in way), {})
+        for key, more in way.items():
+            taken[key] = taken.get(key, 0) + more
+    return max(block.asked, taken.get(block.key, 0))
 
 
 @dataclass(slots=True)

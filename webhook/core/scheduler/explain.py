@@ -62,9 +62,8 @@ def explain(
     never = _of_blocks(blocks, node)
     if never is not None:
         return never
-    assert eclass.queue.spec is not None
     block, available = _deciding(blocks), partial(allocations.usage.available, node)
-    asked = asked_in_all(eclass.request, decision.counts, eclass.queue.spec.fungibility, available, block)
+    asked = asked_in_all(eclass.request, decision.counts, available, block)
     return _short(replace(block, asked=asked), node, allocations, decision.assignment.mode, ahead)
 
 

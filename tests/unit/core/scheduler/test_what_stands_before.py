@@ -88,6 +88,19 @@ def test_where_pod_sets_have_a_choice_of_flavors_no_more_is_said_to_be_needed_th
     assert world.cycle() == ["waits"]
 
 
+def test_however_many_pod_sets_have_a_choice_of_flavors_all_of_them_are_told_of() -> None:
+    world = World(queue("q", None, group(a={"cpu": 9}, b={"cpu": 9})))
+    for name in "ab":
+        world.submit(gang(f"runs-{name}", "q", 9)).cycle()
+    sets = tuple(PodSet(f"set-{number}", 1, PodPrice({"cpu": MILLI})) for number in range(9))
+    world.submit(gang("waits", "q", pod_sets=sets, created=1.0)).cycle()
+    why = world.engine.reason("waits")
+    assert why is not None
+    assert why.blockers == (QuotaMissing("cpu", 9 * MILLI),)
+    world.end("runs-a")
+    assert world.cycle() == ["waits"]
+
+
 def test_of_several_that_a_resource_quota_keeps_out_each_is_told_how_many_jobs_are_before_it() -> None:
     world = World(queue("q", 9))
     world.fences.put_fence(Fence("team", "hard", {"requests.cpu": 4000}))
