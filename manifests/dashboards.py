@@ -67,6 +67,7 @@ HEALTH: Final = (
     Panel("Pages of the ledger", "max(tutti_ledger_pages)", "pages"),
     Panel("Take-overs an hour", "max(delta(tutti_ledger_epoch[1h]))", "take-overs"),
     Panel("Rebuilds of the ledger an hour", "sum(increase(tutti_ledger_rebuilds_total[1h]))", "rebuilds"),
+    Panel("Replicas that may not lead", "sum by (pod) (tutti_leading_denied)", "{{pod}}"),
     Panel("Steps down an hour", "sum by (why) (increase(tutti_stepped_down_total[1h]))", "{{why}}"),
     Panel("Writes to jobs by outcome", "sum by (effect, outcome) (rate(tutti_effects_total[5m]))",
           "{{effect}} {{outcome}}", "wps"),

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from webhook import collector, logs
-from webhook.clock import Clock, SteadyClock, SystemClock
+from webhook.clock import ApiServersClock, Clock, SystemClock
 from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.listener import Listener
@@ -248,6 +248,17 @@ def webhook(
     return WebhookParts(view, feeds, gate, passing_on)
 
 
+def telling(clock: ApiServersClock) -> Callable[[float], None]:
+    """Return what tells ``clock`` the API server's time, and people once where the machine's is another."""
+
+    def heard(unix_seconds: float) -> None:
+        if ahead := clock.heard(unix_seconds):
+            remedy = "the API server's is gone by; set the clock of the machine that is wrong"
+            log.warning("clock.differs", machine_ahead_seconds=round(ahead, 1), remedy=remedy)
+
+    return heard
+
+
 # -- processes ------------------------------------------------------------------------------------------------------
 
 
@@ -255,11 +266,11 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     """Serve the admission webhook until ``stop``; then drain."""
     from webhook.kube.http import connect  # noqa: PLC0415 - takes more than a second
 
-    clock, identity = SystemClock(), _identity(config)
-    certificate = ServingCertificate(config.cert_dir, clock=clock)
+    clock, certificate_clock, identity = ApiServersClock(), SystemClock(), _identity(config)
+    certificate = ServingCertificate(config.cert_dir, clock=certificate_clock)
     if config.reviewers is not None:
         certificate.ask_clients(config.reviewers.authority.read_text())
-    api = await connect(config.kubeconfig)
+    api = await connect(config.kubeconfig, on_date=telling(clock))
     saying = asyncio.create_task(say_release(api), name="release")
     rng = random.Random(identity)  # noqa: S311 - jitter
     service_peers = None if config.peers else ServicePeers(api, config.namespace, config.peer_service, rng)
@@ -286,7 +297,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
 
     def problems() -> list[str]:
         draining = ["draining"] if connections.draining else []
-        return [*draining, *_unsynced(parts.view), *certificate_problems(certificate, clock)]
+        return [*draining, *_unsynced(parts.view), *certificate_problems(certificate, certificate_clock)]
 
     health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
     log.info("webhook.serving", identity=identity, port=listener.port)
@@ -327,8 +338,8 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
     """
     from webhook.kube.http import connect  # noqa: PLC0415
 
-    clock, identity = SteadyClock(), _identity(config)
-    api = await connect(config.kubeconfig)
+    clock, identity = ApiServersClock(), _identity(config)
+    api = await connect(config.kubeconfig, on_date=telling(clock))
     saying = asyncio.create_task(say_release(api), name="release")
     watchdog = Watchdog()
     watchdog.start()

@@ -1,4 +1,4 @@
-"""The only place that reads a clock.
+"""The only place that reads a clock, the machine's or the API server's.
 
 Decisions take Unix time as an argument (``now``); leases and time-outs use the event loop's monotonic clock, which a
 virtual loop can drive.
@@ -8,7 +8,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -42,6 +42,33 @@ class SteadyClock:
     def now(self) -> float:
         """Return Unix time in seconds."""
         return self._start_seconds + self._elapsed()
+
+
+AGREES_SECONDS: Final = 2.0
+"""The API server says whole seconds, and takes a while to answer."""
+
+
+class ApiServersClock(SteadyClock):
+    """A steady clock that starts from what the API server's said first: all leaders of a cluster have that in common.
+
+    Before the first answer, and where the machine's clock agrees, it starts from that, which is finer.
+    """
+
+    _set = False
+
+    def heard(self, unix_seconds: float) -> float:
+        """Take what an answer says of the time; return how far ahead the machine's clock was found, 0 if it agrees.
+
+        Only the first is taken: no clock that is set later changes anything before the next start.
+        """
+        if self._set:
+            return 0.0
+        self._set = True
+        ahead = self.now() - unix_seconds
+        if abs(ahead) <= AGREES_SECONDS:
+            return 0.0
+        self._start_seconds -= ahead
+        return ahead
 
 
 def _since_boot() -> float:

@@ -33,6 +33,7 @@ LESS: Final[dict[str, Any]] = {
     "set_back": 0,
     "restored": False,
     "limited": 0.0,
+    "clocks_apart_seconds": 0.0,
     "long": 0.0,
     "kept": 0.0,
     "meshed": 0.0,

@@ -57,6 +57,8 @@ class Weather:
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
     unlisted: int = 0
     """How often a kind can be listed by nobody for a while, in which our processes start again."""
+    clocks_apart_seconds: float = 0.0
+    """How far the clock of a machine may be ahead or behind when a process of ours starts there."""
     meshed: float = 0.0
     """Chance that an injector adds a sidecar to the pods of a job, which asks a device that its template does not."""
     nodes: tuple[int, ...] = (8, 8, 8)

@@ -63,6 +63,8 @@ WEATHERS = {
     "crashing with shared pod groups": (Weather(crash=0.05, ensembles=4), 9),
     "calm with run-time limits": (replace(CALM_WEATHER, limited=0.5), 5),
     "rough with run-time limits": (Weather(limited=0.5), 18),
+    "calm with run-time limits and clocks apart": (replace(CALM_WEATHER, limited=0.5, clocks_apart_seconds=3600), 3),
+    "rough with run-time limits and clocks apart": (Weather(limited=0.5, clocks_apart_seconds=3600), 5),
     "calm with long jobs": (replace(CALM_WEATHER, long=0.8), 5),
     "rough with long jobs": (Weather(long=0.8), 18),
     "calm on Kubernetes 1.34": (replace(CALM_WEATHER, release=34), 3),

@@ -6,7 +6,7 @@ which writes a process dies. Invariants are checked after every write that is st
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -31,7 +31,7 @@ from tests.simulation.scale import scaled
 from tests.simulation.shapes import KINDS
 from tests.simulation.weather import Weather
 from webhook import assembly
-from webhook.clock import LoopClock
+from webhook.clock import ApiServersClock, Clock, LoopClock
 from webhook.config import AddedContainer, Config
 from webhook.controllers.ledger.faults import SetBack
 from webhook.core.model.names import LEDGER_NAME
@@ -260,12 +260,13 @@ class World:
 
     def _start_reconciler(self, name: str) -> None:
         self.generation += 1
-        api = self._api(ACCOUNT, lambda point: self._maybe_die(name, point))
+        clock, on_date = self._clock()
+        api = self._api(ACCOUNT, lambda point: self._maybe_die(name, point), on_date)
         parts = assembly.reconciler(
             api,
             self.config,
             identity=f"{name}-{self.generation}",
-            clock=LoopClock(),
+            clock=clock,
             rng=Random(self.rng.getrandbits(64)),
         )
         if not self.weather.deadlines:
@@ -282,12 +283,13 @@ class World:
             self.restart_later(name)
 
     def _start_webhook(self, name: str) -> None:
-        api = self._api(READER, None)
+        clock, on_date = self._clock()
+        api = self._api(READER, None, on_date)
         parts = assembly.webhook(
             api,
             self.config,
             identity=name,
-            clock=LoopClock(),
+            clock=clock,
             rng=Random(self.rng.getrandbits(64)),
             peers=lambda: {peer: f"sim://{peer}" for peer in ("webhook-0", "webhook-1")},
             forwarder=PeerlessForwarder,
@@ -298,9 +300,19 @@ class World:
         self.gates[name] = parts.gate
         self.replicas[name] = Replica(api, self._spawn(parts.run()))
 
-    def _api(self, user: User, on_write: Any) -> SimulatedApi:
+    def _api(self, user: User, on_write: Any, on_date: Callable[[float], object]) -> SimulatedApi:
         plan = FaultPlan(Random(self.rng.getrandbits(64)), CALM if self.calm else self.weather.rates)
-        return self.cluster.api(user, plan, on_write)
+        return self.cluster.api(user, plan, on_write, on_date)
+
+    def _clock(self) -> tuple[Clock, Callable[[float], object]]:
+        """Return the clock of a process that starts on one of the machines, and what is told the API server's time."""
+        apart, now = self.weather.clocks_apart_seconds, LoopClock().now()
+        if not apart:
+            return LoopClock(), lambda unix_seconds: None
+        # A generator of its own: whose clock is wrong changes nothing else of a story.
+        off_seconds = Random(f"{self.seed} {now} {self.generation}").uniform(-apart, apart)
+        clock = ApiServersClock(wall=lambda: now + off_seconds, elapsed=asyncio.get_running_loop().time)
+        return clock, clock.heard
 
     def _maybe_die(self, name: str, point: WritePoint) -> None:
         if self.calm:

@@ -14,6 +14,7 @@ import ssl
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any, Final
@@ -96,8 +97,13 @@ class HttpApi:
         *,
         proxy: str | None = None,
         server_hostname: str | None = None,
+        on_date: Callable[[float], None] = lambda unix_seconds: None,
     ) -> None:
-        """Take over ``session``: ``close`` closes it. ``server`` is its base URL."""
+        """Take over ``session``: ``close`` closes it. ``server`` is its base URL.
+
+        ``on_date`` is told what time it is by each answer, in whole seconds.
+        """
+        self._on_date = on_date
         self._server = server.rstrip("/")
         self._session = session
         self._credentials = credentials
@@ -153,11 +159,19 @@ class HttpApi:
             async with self._session.request(
                 method, url, data=body, headers=headers, timeout=timeout, **self._options
             ) as response:
+                self._note_date(response.headers.get("Date", ""))
                 if bytes_max is None:
                     return response.status, await response.read()
                 return response.status, await _read_at_most(response, bytes_max)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unanswered(error, is_write=method != "GET") from error
+
+    def _note_date(self, date: str) -> None:
+        try:
+            self._on_date(parsedate_to_datetime(date).timestamp())
+        except ValueError:
+            # Some proxies send none.
+            return
 
     async def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a watch; see ``kube.api``. Lines may have any length."""
@@ -244,7 +258,12 @@ async def connected(kubeconfig: Path | None, user_agent: str) -> AsyncGenerator[
         await api.close()
 
 
-async def connect(kubeconfig: Path | str | None = None, user_agent: str = "tutti") -> HttpApi:
+async def connect(
+    kubeconfig: Path | str | None = None,
+    user_agent: str = "tutti",
+    *,
+    on_date: Callable[[float], None] = lambda unix_seconds: None,
+) -> HttpApi:
     """Return the API server of ``kubeconfig``, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
 
     No request is sent yet, except to an OIDC issuer where the kubeconfig names one. Raises PolicyError when there is no
@@ -269,6 +288,7 @@ async def connect(kubeconfig: Path | str | None = None, user_agent: str = "tutti
         credentials,
         proxy=configuration.proxy or _environment_proxy(configuration.host),
         server_hostname=configuration.tls_server_name,
+        on_date=on_date,
     )
 
 

@@ -362,3 +362,17 @@ async def test_a_watch_that_is_left_closes_its_connection(api: HttpApi, server: 
     await asyncio.wait_for(ended.wait(), 10)
     server.handler = server.answer(200, b"{}")
     assert await api.request("GET", "/next") == b"{}"
+
+
+async def test_each_answer_says_what_time_it_is(server: Server) -> None:
+    told: list[float] = []
+    api = HttpApi(server.url, new_session(False, "tutti-test"), on_date=told.append)
+    for date in ("Wed, 21 Oct 2015 07:28:00 GMT", "no date at all"):
+
+        async def handler(request: web.Request, date: str = date) -> web.Response:
+            return web.Response(text="{}", headers={"Date": date})
+
+        server.handler = handler
+        assert await api.request("GET", "/version") == b"{}"
+    assert told == [1_445_412_480.0]
+    await api.close()

@@ -41,7 +41,9 @@ class SimulatedApi:
         user: User = ADMIN,
         faults: FaultPlan | None = None,
         on_write: Callable[[WritePoint], None] | None = None,
+        on_date: Callable[[float], object] = lambda unix_seconds: None,
     ) -> None:
+        self._on_date = on_date
         self.user = user
         self.faults = faults
         self.writes = 0
@@ -69,7 +71,7 @@ class SimulatedApi:
         request = Request(method, path, query or {}, body or b"", content_type, self.user)
         if method == "GET" and self.faults is None:
             await self._alive()
-            return _body(await self._router.handle(request), accept, write=False)
+            return self._answered(await self._router.handle(request), accept, write=False)
         write = method != "GET"
         number = self._number(write)
         self._point(number, "before", request)
@@ -87,6 +89,10 @@ class SimulatedApi:
             raise
         self._point(number, "after", request)
         await self._alive()
+        return self._answered(answer, accept, write=write)
+
+    def _answered(self, answer: Answer, accept: str, *, write: bool) -> bytes:
+        self._on_date(float(int(self._router.server.clock.now())))
         return _body(answer, accept, write=write)
 
     async def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncIterator[bytes]:

@@ -87,10 +87,14 @@ class SimulatedCluster:
             controller.begin_again()
 
     def api(
-        self, user: User = ADMIN, faults: FaultPlan | None = None, on_write: Callable[[WritePoint], None] | None = None
+        self,
+        user: User = ADMIN,
+        faults: FaultPlan | None = None,
+        on_write: Callable[[WritePoint], None] | None = None,
+        on_date: Callable[[float], object] = lambda unix_seconds: None,
     ) -> SimulatedApi:
-        """Return a new connection to the server."""
-        return SimulatedApi(self.router, user, faults, on_write)
+        """Return a new connection to the server; ``on_date`` is told by each answer what time it is."""
+        return SimulatedApi(self.router, user, faults, on_write, on_date)
 
     async def create(self, item: Json, user: User = ADMIN) -> Stored:
         """Create an object as ``user``; ``item`` is left as it is. Raises Refused."""
