@@ -1,7 +1,9 @@
 """No code reads our own messages back: what is wrong and what blocks are values; text is made of them at the edge."""
 
 import ast
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ TEXTS = {"why", "message", "fix", "help", "reason_text"}
 """Attributes that hold sentences for people."""
 SAID = {"error", "problem", "reason", "refusal", "answer", "finding", "blocker", "amount", "block"}
 """Names of what ``str`` makes a sentence of."""
+COUNTED = re.compile(r" (pods|jobs|gangs|nodes|reservations|queues|objects|errors|warnings)\b")
 TAKES_APART = {
     *("startswith", "endswith", "removeprefix", "removesuffix", "split", "rsplit", "splitlines", "partition"),
     *("rpartition", "find", "rfind", "index", "count"),
@@ -122,3 +125,36 @@ def test_what_reads_a_message_back_is_found(line: str) -> None:
 def test_making_a_message_is_no_reading_back() -> None:
     text = "def say():\n    return f'{problem.path}: {problem.why}; {problem.fix}' if problem.why else str(problem)"
     assert list(read_back(ast.parse(text))) == []
+
+
+def never_one(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines with a number that may be 1 before a word that is always in the plural."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for number, then in pairwise(node.values):
+            text = then.value if isinstance(then, ast.Constant) else ""
+            bound = isinstance(number, ast.FormattedValue) and is_constant(number.value)
+            if isinstance(number, ast.FormattedValue) and COUNTED.match(str(text)) and not bound:
+                yield number.lineno
+
+
+def is_constant(value: ast.expr) -> bool:
+    """Whether a name is that of a bound, which is more than one."""
+    name = value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else ""
+    return name.isupper()
+
+
+PRODUCT = [path for path in MODULES if "laboratory" not in path.parts]
+"""A replay has thousands of jobs."""
+
+
+@pytest.mark.parametrize("path", PRODUCT, ids=lambda path: str(path.relative_to(ROOT)))
+def test_one_is_spoken_of_in_the_singular(path: Path) -> None:
+    """``core.model.counted`` says both: 1 pod, 2 pods."""
+    assert list(never_one(ast.parse(path.read_text()))) == []
+
+
+def test_a_plural_after_a_number_is_noticed() -> None:
+    assert list(never_one(ast.parse('f"asks {count} pods of {each}"'))) == [1]
+    assert list(never_one(ast.parse('f"more than {PODS_MAX} pods"'))) == []

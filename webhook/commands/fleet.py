@@ -7,6 +7,7 @@ from pathlib import Path
 from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.verbs import every_kind
+from webhook.core.model.counted import counted
 from webhook.fleet.credentials.account import made
 from webhook.fleet.lost import give_up, take_back
 
@@ -40,4 +41,8 @@ async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool, force: bo
         async for gang in give_up(api, await every_kind(api), member, SystemClock(), dry_run=dry_run, force=force):
             number += 1
             console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)
-    console.print(f"{number} gangs were in {member}; it gets no more", highlight=False, markup=False)
+    console.print(
+        f"{counted(number, 'gang')} {'was' if number == 1 else 'were'} in {member}; it gets no more",
+        highlight=False,
+        markup=False,
+    )

@@ -9,6 +9,7 @@ from typing import Final
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.counted import counted
 from webhook.core.model.problem import some
 from webhook.dialects import elastic_quota_tree, volcano
 from webhook.dialects.fragment import Source
@@ -50,7 +51,7 @@ def _told(what: str, holding: Iterable[Reservation], fix: str = "") -> str | Non
     if not holders:
         return None
     named = some(holders, _NAMED_MAX, lambda reservation: reservation.key)
-    gangs = "a gang" if len(holders) == 1 else f"{len(holders)} gangs"
+    gangs = "a gang" if len(holders) == 1 else counted(len(holders), "gang")
     return f"{what} holds {gangs} ({named}): wait until they have ended, or delete them{fix and '; '}{fix}"
 
 

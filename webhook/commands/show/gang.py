@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.core.model.counted import counted
 from webhook.core.model.counted_jobs import resource_text
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.visibility.documents.conditions import is_true
@@ -85,7 +86,7 @@ def _asks(spec: Document) -> str:
         least = f" (at least {pod_set['minCount']})" if "minCount" in pod_set else ""
         each = ", ".join(f"{amount} {name}" for name, amount in pod_set["requests"].items()) or "nothing"
         parts.append(f"{pod_set['count']} × {pod_set['name']}{least}: {each}")
-    quorum = f"; worth starting with {spec['quorum']} pods" if "quorum" in spec else ""
+    quorum = f"; worth starting with {counted(spec['quorum'], 'pod')}" if "quorum" in spec else ""
     return " + ".join(parts) + quorum
 
 

@@ -25,6 +25,7 @@ from webhook.cluster.view import NODES, View
 from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.counted import counted
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
 from webhook.core.model.shared import shared
 from webhook.jobs.kinds.shipped import JOB
@@ -115,7 +116,8 @@ class PodsReady:
         progress.short_since = now if progress.short_since is None else progress.short_since
         if now - progress.short_since < NO_NODE_SECONDS:
             return None
-        why = f"{short} of its pods no longer fit any node: others took the room, or nodes are gone{said}"
+        fit = "fits" if short == 1 else "fit"
+        why = f"{short} of its pods no longer {fit} any node: others took the room, or nodes are gone{said}"
         # It is no fault of its own: it keeps its place, and waits until it fits again.
         return Requeue(NO_NODE_LEFT, parts[0][0].place_seconds, parts[0][0].attempts, now, why)
 
@@ -150,7 +152,8 @@ class PodsReady:
         if limit is None or now - progress.since_seconds < limit:
             return None
         stage = "after losing others" if progress.ready_once else "after its admission"
-        ran = f"only {max(0, running - spared)} of the {quorum - spared} pods it needs ran within {limit:g} s {stage}"
+        needed = counted(quorum - spared, "pod")
+        ran = f"only {max(0, running - spared)} of the {needed} it needs ran within {limit:g} s {stage}"
         return ran + _schedulers_word(parts, view)
 
     def _first_look(self, parts: Sequence[Started], view: View, now: float) -> _Progress:

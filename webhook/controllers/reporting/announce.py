@@ -87,7 +87,11 @@ class Announcer:
         log.info("gang.admitted", job=str(reservation), queue=reservation.queue, pods=pods, flavors=flavors)
         shared = reservation.membership
         others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
-        self._note(reservation.uid, "Admitted", f"{pods} pods{where} start together{others}: {asked}")
+        self._note(
+            reservation.uid,
+            "Admitted",
+            f"{counted(pods, 'pod')}{where} start{'s' if pods == 1 else ' together'}{others}: {asked}",
+        )
 
     def start_failed(self, uid: str, why: str) -> None:
         """Tell once why an admitted gang has no pods yet: its start cannot be written."""
@@ -137,7 +141,9 @@ class Announcer:
     def rebuilt(self, why: str, ledger: Ledger) -> None:
         """Tell that the ledger was rebuilt."""
         log.warning("ledger.rebuilt", why=why, epoch=ledger.epoch, reservations=len(ledger.entries))
-        text = f"{why}; {len(ledger.entries)} reservations were taken from the jobs themselves, epoch {ledger.epoch}"
+        number = len(ledger.entries)
+        held = f"{counted(number, 'reservation')} {'was' if number == 1 else 'were'}"
+        text = f"{why}; {held} taken from the jobs themselves, epoch {ledger.epoch}"
         self._recorder.note(self._ledger, "LedgerRebuilt", text, warning=True)
 
     def rebuild_waits(self, unread: Mapping[str, str], pods: int) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 
 from webhook.core.model import amounts, names, quantity
 from webhook.core.model.amounts import Amounts
+from webhook.core.model.counted import counted
 from webhook.core.model.gang import Nearness
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.nodes.capacity import Capacity
@@ -38,7 +39,12 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     nearest = _nearest_of_too_small(capacity, shape)
     if nearest is not None:
         return _too_large(shape, nearest)
-    none = f"; of {len(capacity.nodes)} nodes {sum(count for count, _ in parts)} take none: {kept}" if parts else ""
+    kept_out = sum(count for count, _ in parts)
+    none = (
+        f"; of {counted(len(capacity.nodes), 'node')} {kept_out} {'takes' if kept_out == 1 else 'take'} none: {kept}"
+        if parts
+        else ""
+    )
     if _near(found) is not None:
         anywhere = capacity.index(shape).total
         # Where they fit elsewhere it is not the nodes that lack anything, but the domains.
@@ -104,7 +110,7 @@ def _annotation(near: Nearness) -> str:
 def _asked(found: Misplaced) -> str:
     each = amounts.render({name: amount for name, amount in found.asked.shape.requests if name != PODS})
     ports = "".join(f", port {port} of its node" for port in found.asked.shape.ports)
-    return f"asks {found.asked.count} pods of {each}{ports}"
+    return f"asks {counted(found.asked.count, 'pod')} of {each}{ports}"
 
 
 def _fit(found: Misplaced) -> str:

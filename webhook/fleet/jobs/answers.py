@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from webhook.core.model.counted import counted
 from webhook.errors import TooLarge
 from webhook.kube.list_watch import PAGE_SIZE
 from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, shallow_with_pauses
@@ -57,4 +58,4 @@ async def objects_of(ask: Ask, query: Mapping[str, str]) -> AsyncIterator[dict[s
         if not token:
             return
         if seen > OBJECTS_MAX or not page.items:
-            raise ValueError(f"a list that does not end with {seen} objects")
+            raise ValueError(f"a list that does not end with {counted(seen, 'object')}")

@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.model import names
+from webhook.core.model.counted import counted
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.problem import Problem
@@ -194,14 +195,14 @@ def _pod_sets(pods: Sequence[PodRecord]) -> tuple[PodSet, ...]:
 def _too_many(pods: int) -> Problem | None:
     if pods <= PODS_MAX:
         return None
-    why = f"the group has {pods} pods, more than {PODS_MAX}"
+    why = f"the group has {counted(pods, 'pod')}, more than {PODS_MAX}"
     return Problem("", "", why, "delete some, or have a job make them")
 
 
 def _all_done(waiting: Sequence[PodRecord], total: int, succeeded: int) -> Problem | None:
     if not waiting or not total or succeeded != total:
         return None
-    why = f"all {total} pods of the group have succeeded"
+    why = f"all {counted(total, 'pod')} of the group {'has' if total == 1 else 'have'} succeeded"
     return Problem("", "", why, "delete these to run it again, or name another group")
 
 

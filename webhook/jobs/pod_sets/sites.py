@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from webhook.core.model.counted import counted
 from webhook.core.model.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
 from webhook.untyped import paths
@@ -148,7 +149,7 @@ def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place, na
     for factor in source.factors:
         count *= _factor(item, factor, at)
     if count > PODS_MAX:
-        raise Unreadable(name, f"{count} pods", "more than any cluster runs", f"write at most {PODS_MAX}")
+        raise Unreadable(name, f"{counted(count, 'pod')}", "more than any cluster runs", f"write at most {PODS_MAX}")
     metadata, spec, site = template.get("metadata"), template["spec"], (*at, *source.template)
     return PodSetSite(
         name=name,

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple
 
 from webhook.core.model import names
+from webhook.core.model.counted import counted
 from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.problem import Problem, Unreadable
 from webhook.jobs.kinds.kind import JobKind
@@ -221,7 +222,7 @@ def _quorum(
     if number > pods and not shared:
         if admitted:
             return pods
-        raise Unreadable(where, number, f"the gang has only {pods} pods", f"write at most {pods}")
+        raise Unreadable(where, number, f"the gang has only {counted(pods, 'pod')}", f"write at most {pods}")
     return number
 
 

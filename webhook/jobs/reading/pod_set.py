@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.core.model import names
+from webhook.core.model.counted import counted
 from webhook.core.model.gang import Nearness, PodPrice, PodSet, Requirement, Toleration
 from webhook.core.model.problem import Unreadable
 from webhook.jobs.pod_sets.sites import PodSetSite
@@ -108,7 +109,7 @@ def _slices(site: PodSetSite, annotations: Mapping[str, Any], admitted: bool) ->
         raise wrong(names.SLICE_SIZE, "is not a number of pods", f"write 1 to {site.count}, in quotes")
     # A start may have written fewer pods than the owner did.
     if site.count % int(size) and not admitted:
-        why = f"does not divide the {site.count} pods of the set"
+        why = f"does not divide the {counted(site.count, 'pod')} of the set"
         raise wrong(names.SLICE_SIZE, why, "write a number that does, or change the number of pods")
     return (level, int(size)) if int(size) > 1 else ("", 0)
 

@@ -11,6 +11,7 @@ from typing import Any
 from webhook.core.ledger import bounds
 from webhook.core.model import counted_jobs, names, quantity
 from webhook.core.model.barriers import reason_of
+from webhook.core.model.counted import counted
 from webhook.core.model.gang import GRACE_SECONDS_MAX, Gang
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.reasons import Reason
@@ -144,7 +145,7 @@ def _others_missing(rules: JobRules, gang: Gang) -> str | None:
     if others + gang.pods >= quorum:
         return None
     return (
-        f"PodGroup {gang.ensemble} needs {quorum} pods and its jobs bring {others + gang.pods} so far: "
+        f"PodGroup {gang.ensemble} needs {counted(quorum, 'pod')} and its jobs bring {others + gang.pods} so far: "
         "they wait until others that name it are created"
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model import quantity
+from webhook.core.model.counted import counted
 from webhook.core.model.gang import Gang, PodSet
 
 
@@ -34,7 +35,8 @@ def _pod_set_growth(old: PodSet | None, new: PodSet, reserved: ReservedPodSet | 
         return f"pod set {new.name} is new" if new.count else None
     count = max(0 if old is None else old.count, 0 if reserved is None else reserved.count)
     if new.count > count:
-        return f"pod set {new.name} would have {new.count} pods, {count} are reserved"
+        verb = "is" if count == 1 else "are"
+        return f"pod set {new.name} would have {counted(new.count, 'pod')}, {count} {verb} reserved"
     for word, asked in (("requests", new.price.requests), ("limits", new.price.limits)):
         bounds = [
             (price.requests if word == "requests" else price.limits)

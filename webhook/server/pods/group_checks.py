@@ -6,6 +6,7 @@ that contradict each other, a pod too many) is told at the door as far as it is 
 
 from webhook.cluster.view import View
 from webhook.core.model import names
+from webhook.core.model.counted import counted
 from webhook.jobs.plain_pods.group_names import not_a_number, number_of_pods
 from webhook.jobs.plain_pods.groups import Terms, terms, terms_of, vacancies
 from webhook.jobs.reading import network_topology
@@ -102,8 +103,9 @@ def _one_too_many(pod: PodFacts, namespace: str, view: View) -> Answer | None:
     if not pod.group_size or vacancies(members, pod.group_size) > 0:
         return None
     message = (
-        f"group {namespace}/{pod.group} has all of its {pod.group_size} pods, those that have succeeded included "
-        f"(annotation {names.KUEUE_POD_COUNT}); create one more when one of them has failed or is deleted"
+        f"group {namespace}/{pod.group} has all of its {counted(pod.group_size, 'pod')}, "
+        f"those that have succeeded included (annotation {names.KUEUE_POD_COUNT}); "
+        "create one more when one of them has failed or is deleted"
     )
     return deny(Refusal.MALFORMED_GANG, message)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import amounts, eviction
+from webhook.core.model.counted import counted
 from webhook.core.model.moments import time_text
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind
@@ -116,10 +117,12 @@ def _admitted(facts: Facts) -> Condition:
 def _what_starts(facts: Facts) -> str:
     if facts.reservation is None:
         counts = {} if facts.admission is None else facts.admission.counts
-        return f"{sum(counts.values())} pods were started together"
+        pods = sum(counts.values())
+        return f"{counted(pods, 'pod')} {'was started' if pods == 1 else 'were started together'}"
     sets = facts.reservation.pod_sets
     asked = amounts.render(amounts.total(amounts.scale(s.price.requests, s.count) for s in sets))
-    return f"{sum(s.count for s in sets)} pods start together: {asked}"
+    pods = sum(s.count for s in sets)
+    return f"{counted(pods, 'pod')} start{'s' if pods == 1 else ' together'}: {asked}"
 
 
 def _pods_ready(facts: Facts) -> Condition | None:
@@ -131,9 +134,11 @@ def _pods_ready(facts: Facts) -> Condition | None:
         return _condition("PodsReady", True, reason, "All pods of the gang run or have ended", since)
     wanted = sum(facts.reservation.counts.values())
     if lost is not None:
-        text = "; ".join((f"{facts.pods} of {wanted} pods exist; not all of them run any more", *facts.lacking))
+        text = "; ".join(
+            (f"{facts.pods} of {counted(wanted, 'pod')} exist; not all of them run any more", *facts.lacking)
+        )
         return _condition("PodsReady", False, "WaitForRecovery", text, lost)
-    text = "; ".join((f"{facts.pods} of {wanted} pods exist; not all of them run yet", *facts.lacking))
+    text = "; ".join((f"{facts.pods} of {counted(wanted, 'pod')} exist; not all of them run yet", *facts.lacking))
     return _condition("PodsReady", False, "WaitForStart", text, facts.reservation.since_seconds)
 
 
@@ -155,7 +160,8 @@ def _finished(facts: Facts) -> Condition | None:
     held = ""
     if facts.reservation is not None:
         left = {0: "is being returned", 1: "is held until its last pod is gone"}
-        held = f"; its quota {left.get(facts.pods, f'is held until {facts.pods} pods are gone')}"
+        is_left = f"is held until {counted(facts.pods, 'pod')} are gone"
+        held = f"; its quota {left.get(facts.pods, is_left)}"
     since = facts.milestones.finished_seconds or facts.created_seconds
     return _condition("Finished", True, facts.job.finished, f"The job has {_ENDS[facts.job.finished]}{held}", since)
 

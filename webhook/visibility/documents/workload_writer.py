@@ -205,7 +205,11 @@ class WorkloadWriter:
         if reason is not None:
             return reason
         if pods:
-            return Reason(Code.SUSPENDED, f"{pods} of its pods are not gone yet", help="it queues when they are")
+            return Reason(
+                Code.SUSPENDED,
+                f"{pods} of its pods {'is' if pods == 1 else 'are'} not gone yet",
+                help="it queues when they are",
+            )
         if not job.suspended:
             return Reason(Code.SUSPENDED, "runs without a reservation and is about to be suspended or adopted")
         return Reason(Code.PENDING_EVALUATION, "has not been decided about yet")
