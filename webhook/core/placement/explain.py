@@ -40,11 +40,7 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     if nearest is not None:
         return _too_large(shape, nearest)
     kept_out = sum(count for count, _ in parts)
-    none = (
-        f"; of {counted(len(capacity.nodes), 'node')} {kept_out} {'takes' if kept_out == 1 else 'take'} none: {kept}"
-        if parts
-        else ""
-    )
+    none = f"; of {counted(len(capacity.nodes), 'node')} {kept_out} take none: {kept}" if parts else ""
     if _near(found) is not None:
         anywhere = capacity.index(shape).total
         # Where they fit elsewhere it is not the nodes that lack anything, but the domains.
