@@ -305,6 +305,16 @@ def test_what_an_admitted_job_made_is_not_deleted_from_above_its_pods(owner: Kub
     wait_until(lambda: not owner.pods(), what="all of it goes")
 
 
+def test_the_jobs_of_a_job_set_that_waits_do_not_start_without_its_queue(gated: Kubectl, admin: Kubectl) -> None:
+    """Nothing was admitted, so that nobody minds that they are let go; a Job that is made there is given a queue."""
+    gated.create(jobset("set", 16, pod_template()))
+    wait_until(lambda: gated.items("jobs"), what="its controller makes its Job, suspended")
+    gated("delete", "jobset", "set", "--cascade=orphan")
+    wait_until(lambda: not gated.get("job", "set-workers-0")["metadata"].get("ownerReferences"), what="an orphan")
+    stays(lambda: not gated.pods() and not entries(admin), 5, "it waits")
+    wait_until(lambda: "names no queue of its own" in str(gated.items("workloads")), what="its workload says why")
+
+
 def test_a_job_that_was_admitted_is_not_deleted_from_above_its_pods(owner: Kubectl, admin: Kubectl) -> None:
     """Nobody could stop them any more: whoever is owed their room would wait for ever."""
     running_gang(owner, admin)

@@ -127,10 +127,10 @@ class Load:
                     }
                 )
 
-    async def run_before(self, kinds: Sequence[str]) -> None:
+    async def run_before(self, kinds: Sequence[str], seconds: int = 40) -> None:
         """Fill every queue with a job of pods that run already, without anything of ours on it."""
         for queue, kind in zip(QUEUES, kinds, strict=True):
-            document = document_of(kind, f"old-{queue}", NOMINAL_GPUS[queue], template_of(40))
+            document = document_of(kind, f"old-{queue}", NOMINAL_GPUS[queue], template_of(seconds))
             document["metadata"] |= {"namespace": "team-b", "labels": {"kueue.x-k8s.io/queue-name": queue}}
             await self._cluster.create(document)
             self.jobs["team-b", f"old-{queue}"] = kind

@@ -18,9 +18,10 @@ Target = tuple[str, str, str]
 """Kind, namespace and name."""
 
 
-def old_kinds(world: "World") -> list[str]:
-    """Return of which kinds the jobs are that ran before Tutti came."""
-    return [Random(f"{world.seed} {queue}").choice(KINDS) for queue in QUEUES]
+def old_jobs(seed: int) -> tuple[list[str], int]:
+    """Return of which kinds the jobs are that ran before Tutti came, and how many seconds their pods run."""
+    chance = Random(seed)
+    return [chance.choice((*KINDS, *["JobSet"] * 4)) for _ in QUEUES], 150
 
 
 async def leave(world: "World", busy_seconds: float) -> None:
@@ -32,7 +33,8 @@ async def leave(world: "World", busy_seconds: float) -> None:
         if not found:
             continue
         kind, namespace, name = chance.choice(found)
-        unseen = chance.random() < 0.5
+        world.load.quiet.add((namespace, name))
+        unseen = chance.random() < 0.6
         reconcilers = world.end_reconcilers() if unseen else []
         with suppress(ApiError):
             await world.cluster.api().request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=ORPHAN)
@@ -55,7 +57,9 @@ def _targets(world: "World") -> list[Target]:
         # Of an adopted job another would be made, and more would run than is charged.
         and names.GANG_LABEL in ((stored.object["spec"]["template"].get("metadata") or {}).get("labels") or {})
     ]
-    return [each for each in jobs + children if _runs(world, each)] or jobs
+    running = [each for each in jobs + children if _runs(world, each)]
+    # They fill the queues, so that nobody could start if they hold what they run.
+    return [each for each in running if each[2].startswith("old-")] or running or jobs
 
 
 def _runs(world: "World", target: Target) -> bool:

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from tests.simulation.hostile import PREFIX
 from tests.simulation.load import NOMINAL_GPUS
+from tests.simulation.shapes import STORAGES
 from webhook.core.model import names
-from webhook.laboratory.simulated.objects.store import Event
+from webhook.laboratory.simulated.objects.store import Event, Store
 from webhook.untyped.values import seconds
 
 MOST_GPUS: Final = sum(NOMINAL_GPUS.values())
@@ -52,6 +53,12 @@ class Running:
                 self._gpus[uid] = _gpus(event.current.object)
                 if metadata.get("deletionTimestamp"):
                     self._gone_by[uid] = seconds(metadata["deletionTimestamp"])
+
+    def take_stored(self, store: Store) -> None:
+        """Take in what is there already, owners before what they made."""
+        for storage in (*reversed(STORAGES.values()), PODS):
+            for stored in store.items(storage):
+                self.take(Event("ADDED", storage, stored, None))
 
     def too_much(self, now: float) -> str:
         """Return what runs, if it is more than all queues together have; otherwise nothing."""

@@ -43,7 +43,7 @@ class Weather:
     adopted: bool = False
     """All queues are full with jobs that ran before Tutti came."""
     orphaned: int = 0
-    """How often a job, or what it made, is deleted from above what runs of it, half of the time while none of our
+    """How often a job, or what it made, is deleted from above what runs of it, most of the time while none of our
     processes is there; jobs are of every kind then, and what asked for a queue runs within the queues.
     """
     ungated: int = 0

@@ -173,8 +173,11 @@ class World:
         await self.cluster.start()
         await self.load.prepare(self.weather.nodes)
         if self.weather.adopted:
-            await self.load.run_before(orphans.old_kinds(self) if self.weather.orphaned else ("Job", "Job", "Job"))
-            self.invariants.gpus_max = sum(NOMINAL_GPUS.values())
+            await self.load.run_before(*(orphans.old_jobs(self.seed) if self.weather.orphaned else (["Job"] * 3,)))
+            # Half of the jobs ask for no queue where namespaces are gated.
+            self.invariants.gpus_max = None if self.weather.ungated else sum(NOMINAL_GPUS.values())
+        if self.invariants.running is not None:
+            self.invariants.running.take_stored(self.cluster.server.store)
         self.cluster.server.admission.register(*reviews.registrations(self._review, self._is_refused))
         for number in range(2):
             self._start_webhook(f"webhook-{number}")
