@@ -1,7 +1,7 @@
 """Which pods and objects are told by a name alone to be of a gang whose pods bear no label of ours.
 
-Those are gangs that ran before Tutti came, and Workflows. Most controllers write on what they make for whom it is by
-name, and that stays when the owner is deleted with ``--cascade=orphan`` while nobody looks. Anybody may write such a
+Those are gangs that ran before Tutti came, and Workflows. Most controllers write the name of the owner on what they
+make, and that stays when the owner is deleted with ``--cascade=orphan`` while nobody looks. Anybody may write such a
 name, and keep what their own gang holds by it, as they could by letting it run on.
 """
 
