@@ -17,6 +17,8 @@ from webhook.core.model.problem import Problem, shown
 Choice = TypeVar("Choice", bound=StrEnum)
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+PROBLEMS_MAX: Final = 100
+"""Warnings that are noted of one document, and as many errors again: nobody reads thousands, and each costs time."""
 LABEL_NAME: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)", re.ASCII)
 
 
@@ -34,11 +36,13 @@ class Place:
 
     def error(self, message: str, fix: str) -> None:
         """Note that the object does not compile because of this value."""
-        self.problems.append(Problem(self.path, shown(self.value), message, fix))
+        if len(self.problems) < 2 * PROBLEMS_MAX:
+            self.problems.append(Problem(self.path, shown(self.value), message, fix))
 
     def warn(self, message: str, fix: str) -> None:
         """Note something that the owner should know, though the object compiles."""
-        self.problems.append(Problem(self.path, shown(self.value), message, fix, warning=True))
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(Problem(self.path, shown(self.value), message, fix, warning=True))
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -80,7 +84,7 @@ class Place:
     def only(self, known: Sequence[str]) -> None:
         """Warn of members that are not among ``known``: they would be ignored in silence."""
         for key, place in self.mapping().items():
-            if key not in known:
+            if key not in known and len(self.problems) < PROBLEMS_MAX:
                 close = get_close_matches(key, known, n=1)
                 meant = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
                 place.warn("is not a field that Tutti knows; it has no effect", meant)
