@@ -212,7 +212,7 @@ def webhook(
     peers: Peers | None = None,
     forwarder: Callable[[Ownership, Peers], Forwarder] = Forwarder,
     started_seconds: float = float("-inf"),
-    beside: Beside | None = None,
+    beside: Callable[[], Beside] | None = None,
 ) -> WebhookParts:
     """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone.
 
@@ -242,7 +242,7 @@ def webhook(
         classes=None if config.compute_classes is None else compute_class_policy.load(config.compute_classes),
         pods_heard_seconds=lambda: feeds.informers["pods"].heard_seconds,
         clock=clock,
-        **({} if beside is None else {"beside": beside}),
+        **({} if beside is None else {"beside": beside(), "counting": beside()}),
     )
     listener.tally = gate.tally
     return WebhookParts(view, feeds, gate, passing_on)
@@ -282,7 +282,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
         rng=rng,
         peers=service_peers or (lambda: config.peers),
         started_seconds=asyncio.get_running_loop().time(),
-        beside=OneThread(),
+        beside=OneThread,
     )
     if parts.forwarder is not None:
         _trust_peers(parts.forwarder, certificate)

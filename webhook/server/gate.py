@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from time import perf_counter
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import structlog
 
@@ -52,10 +52,17 @@ Decided = Answer | tuple[int, bytes]
 """Our own answer, or the whole answer of the owning replica."""
 
 
-Beside = Callable[[Callable[[], Answer]], Awaitable[Answer]]
+T = TypeVar("T")
 
 
-async def _at_once(work: Callable[[], Answer]) -> Answer:
+class Beside(Protocol):
+    """Runs what takes long without holding up the other reviews."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """Return what ``work`` returns."""
+
+
+async def _at_once(work: Callable[[], T]) -> T:
     return work()
 
 
@@ -78,10 +85,11 @@ class Gate:
         classes: ComputeClassPolicy | None = None,
         pods_heard_seconds: Callable[[], float] = lambda: inf,
         beside: Beside = _at_once,
+        counting: Beside = _at_once,
         clock: Clock | None = None,
     ) -> None:
-        """``beside`` runs what takes long without holding up the other reviews; ``clock`` tells the time as the API
-        server writes it.
+        """``beside`` runs the judging of policy, ``counting`` the counting of what long reviews hold: not after the
+        former, which may take seconds. ``clock`` tells the time as the API server writes it.
         """
         self.view = view
         self.settings = settings or GateSettings()
@@ -97,6 +105,7 @@ class Gate:
         self._policy_compiler = PolicyCompiler()
         self._judging_policy = 0
         self._beside = beside
+        self._counting = counting
         self.decisions = DecisionLog()
         self._waiting = 0
         self._endpoints: Mapping[str, Callable[[ReviewRequest], Answer | None]] = {
@@ -136,7 +145,7 @@ class Gate:
         except RequestError as error:
             return self._bad_request(path, error)
         try:
-            unreasonable = None if path == POLICY_PATH else _unreasonable(path, request, body)
+            unreasonable = None if path == POLICY_PATH else await self._looked_at(path, request, body, timeout_seconds)
             decided: Decided | None = unreasonable or decide(request)
             if decided is None:
                 decided = await self._wait_and_decide(path, request, body, timeout_seconds, hopped)
@@ -284,6 +293,16 @@ class Gate:
             await self._settle(forwarder.ownership.unsettled_seconds(request.namespace, self._now()), deadline)
         await self._ledger(validate_pods.wants_ledger(review, self._pods), deadline, review.pod.gang or "")
         return validate_pods.decide(review, self._pods, self._now())
+
+    async def _looked_at(self, path: str, request: ReviewRequest, body: bytes, timeout_seconds: float) -> Answer | None:
+        """Return the refusal of an unreasonable review; 15 ms a megabyte are more than the others can wait."""
+        if len(body) <= LONG_BYTES:
+            return _unreasonable(path, request, body)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await self._counting(partial(_unreasonable, path, request, body))
+        except TimeoutError:
+            return _BUSY
 
     async def _settle(self, seconds: float, deadline: float) -> None:
         if seconds > 0:

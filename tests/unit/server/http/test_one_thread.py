@@ -1,4 +1,4 @@
-"""Policy is judged beside the loop, and only so much of it at once."""
+"""Policy is judged beside the loop, only so much of it at once, and so are the values of long reviews counted."""
 
 import asyncio
 import threading
@@ -46,3 +46,28 @@ async def test_policy_that_is_not_judged_in_time_is_told_to_try_again() -> None:
 
     gate = Gate(view(), beside=never)  # type: ignore[arg-type]
     assert Answered(*await gate.review("/validate/policy", BODY, 0.01)).code == 429
+
+
+LONG = {**FLAVOR, "metadata": {"name": "any", "annotations": {"long": "x" * (1 << 17)}}}
+
+
+async def test_the_values_of_a_long_review_are_counted_beside_the_loop_of_a_short_one_at_once() -> None:
+    asked: list[str] = []
+
+    async def counting(work):  # type: ignore[no-untyped-def]
+        asked.append("counted")
+        return work()
+
+    gate = Gate(view(), counting=counting)
+    await gate.review("/validate/jobs", review(LONG), 5.0)
+    assert asked == ["counted"]
+    await gate.review("/validate/jobs", review(FLAVOR), 5.0)
+    assert asked == ["counted"]
+
+
+async def test_a_review_that_is_not_counted_in_time_is_told_to_try_again() -> None:
+    async def never(_work: object) -> None:
+        await asyncio.Event().wait()
+
+    gate = Gate(view(), counting=never)  # type: ignore[arg-type]
+    assert Answered(*await gate.review("/validate/jobs", review(LONG), 0.01)).code == 429

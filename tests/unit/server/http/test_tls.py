@@ -262,3 +262,20 @@ async def test_no_suite_leaves_anything_unauthenticated(tmp_path: Path, authorit
     suites = ServingCertificate(tmp_path).context.get_ciphers()
     assert suites
     assert all(suite["aead"] for suite in suites)
+
+
+CHAINED = "ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES256-SHA384:ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA:AES128-SHA"
+"""Suites in CBC mode, which clients of TLS 1.2 may offer beside others."""
+
+
+async def test_who_offers_suites_in_cbc_mode_alone_gets_no_connection(web: tuple[Served, Path]) -> None:
+    server, _ = web
+    assert server.trust is not None
+    server.trust.maximum_version = ssl.TLSVersion.TLSv1_2
+    server.trust.set_ciphers(f"{CHAINED}:ECDHE-ECDSA-AES128-GCM-SHA256:@SECLEVEL=0")
+    wire = await server.connect()
+    assert wire.writer.get_extra_info("cipher")[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
+    wire.close()
+    server.trust.set_ciphers(f"{CHAINED}:@SECLEVEL=0")
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await server.connect()
