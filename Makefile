@@ -33,7 +33,7 @@ sim-long: env ## new seeds of the simulation on all cores until STEPS=1000000 wr
 	$(RUN) -m tests.simulation --steps $(or $(STEPS),1000000) $(SIMFLAGS)
 
 fuzz: env ## new bytes at every entry for an hour: SECONDS=... for another time
-	end=$$(( $$(date +%s) + $(or $(SECONDS),3600) )); while [ $$(date +%s) -lt $$end ]; do \
+	ulimit -v 4194304; end=$$(( $$(date +%s) + $(or $(SECONDS),3600) )); while [ $$(date +%s) -lt $$end ]; do \
 		$(RUN) -m pytest -q -x tests/fuzz --hypothesis-profile fuzz -n 2 || exit 1; done
 
 mutants: env ## remove each ledger rule in a copy of the tree: some test must notice (about three minutes)

@@ -142,6 +142,12 @@ def _containers(node: Any) -> Iterator[dict[str, Any]]:
         yield from _containers(below)
 
 
+class Drawn(bytes):
+    """Bytes that Hypothesis forgets: it keeps all that it draws of a plain type until a test has ended, and a thousand
+    objects of megabytes filled the memory. Where no more is to be had ``orjson.dumps`` ends the process.
+    """
+
+
 @st.composite
 def json_bytes(draw: st.DrawFn, objects: Any) -> bytes:
     """An object as bytes, with what is too deep for an encoder put in."""
@@ -151,4 +157,4 @@ def json_bytes(draw: st.DrawFn, objects: Any) -> bytes:
     # Whatever was put into it since it was changed, such as metadata, is written too.
     assume(_weight(obj, {}) <= 2 * VALUES_MAX)
     raw = orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)
-    return raw.replace(b'"DEEP"', opening * levels + b"1" + closing * levels)
+    return Drawn(raw.replace(b'"DEEP"', opening * levels + b"1" + closing * levels))

@@ -264,7 +264,7 @@ ENVELOPES: Final = st.fixed_dictionaries(
 def read_past(listed: bytes, lines: list[bytes]) -> None:
     """Have an informer of pods be answered so, and see it come to rest with what a sane list says."""
     api = One()
-    api.answer = listed
+    api.answer = bytes(listed)
     informer = Feeds(api, view(), config.Config(), KINDS, Eager(1)).informers["pods"]
 
     async def follow() -> None:
@@ -287,7 +287,7 @@ def read_past(listed: bytes, lines: list[bytes]) -> None:
         api.answer, api.raw = b"", (orjson.dumps(SANE),)
         await sane()
         for line in lines:
-            api.watches[-1].lines.put_nowait(line)
+            api.watches[-1].lines.put_nowait(bytes(line))
             await turns(9)
         await sane()
         running.cancel()

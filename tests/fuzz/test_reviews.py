@@ -39,8 +39,9 @@ def reviewed(
     return body.replace(b'"OBJECT"', obj).replace(b'"OLD"', old)
 
 
-# Calls are counted on one thread. Where the loop's time is looked at, policy is judged beside it, as in the process.
-GATE = Gate(with_ledger(view(), reservation()), **({} if SHORT else {"beside": OneThread()}))
+# Calls are counted on one thread. Where the loop's time is looked at, the process's threads are there, too.
+BESIDE: Final[dict[str, Any]] = {} if SHORT else {"beside": OneThread(), "counting": OneThread()}
+GATE = Gate(with_ledger(view(), reservation()), **BESIDE)
 
 
 @at_best
@@ -48,7 +49,7 @@ def judged(path: str, body: bytes) -> None:
     if len(body) > BODY_BYTES_MAX:
         # The server takes no longer one in.
         reject()
-    status, answer = run(GATE.review(path, body, 1.0), len(body))
+    status, answer = run(GATE.review(path, bytes(body), 1.0), len(body))
     assert status in (200, 400), (status, answer)
     assert Refusal.BROKEN.value not in answer.decode()
     assert b"failed to decide" not in answer
