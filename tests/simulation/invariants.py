@@ -490,4 +490,5 @@ class Invariants:
 
 
 def _broken_jobs() -> float:
-    return sum(sample.value for metric in metrics.BROKEN_JOBS.collect() for sample in metric.samples[:1])
+    value: float = metrics.BROKEN_JOBS._value.get()
+    return value

@@ -46,6 +46,8 @@ def shallow(raw: bytes, levels: int = LEVELS_MAX) -> bytes:
     """Return the JSON in ``raw`` with null in the place of each map and list below ``levels``; most often ``raw``
     itself. What is not JSON stays none.
     """
+    if _too_few_brackets(raw, levels):
+        return raw
     return _finished(shallow_in_steps(raw, levels))
 
 
@@ -79,8 +81,12 @@ def _finished(steps: Generator[None, None, T]) -> T:
             return result
 
 
+def _too_few_brackets(raw: bytes, levels: int) -> bool:
+    return raw.count(b"{") + raw.count(b"[") <= levels
+
+
 def _looked(raw: bytes, levels: int) -> Generator[None, None, bool]:
-    if raw.count(b"{") + raw.count(b"[") <= levels:
+    if _too_few_brackets(raw, levels):
         return True
     left = yield from _brackets(raw)
     if len(left) <= _SHORT and _folds(left, levels):
