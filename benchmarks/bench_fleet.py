@@ -2,7 +2,8 @@
 
 Prints gangs a second from the first creation to the last gang that a member may run, API writes a gang in the hub and
 in the members by verb and resource, and the time from the last pod of a gang that is gone to the first moment at which
-all pods of the next one run, in whichever member. A last part kills ``tutti hub`` while gangs are on their way, and
+all pods of the next one run, in whichever member; and from a change of a status in a member to the moment at which the
+hub's job shows it. A last part kills ``tutti hub`` while gangs are on their way, and
 prints how long after its start the last of them is in a member.
 """
 
@@ -32,6 +33,7 @@ PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 LOOK_SECONDS: Final = 0.05
 LIST_SECONDS: Final = 0.2
 """From one list of all jobs to the next, which cost the hub's API server as much as placing some of them."""
+CHANGE_SECONDS: Final = 0.1
 GIVE_UP_SECONDS: Final = 120.0
 
 
@@ -90,6 +92,43 @@ async def rate(apis: dict[str, Api], gangs: int) -> None:
             print(f"  {number / gangs:6.2f} a gang: {what}")
 
 
+async def statuses(apis: dict[str, Api], changes: int) -> None:
+    """Print how soon the hub shows what has changed in the status of gangs that run in members."""
+    jobs = await listed(apis[HUB], JOBS)
+    version = orjson.loads(await apis[HUB].request("GET", JOBS, query={"limit": "1"}))["metadata"]["resourceVersion"]
+    changed: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+
+    async def look() -> None:
+        query = {"watch": "1", "resourceVersion": version}
+        async for line in apis[HUB].watch(JOBS, query=query, idle_seconds=GIVE_UP_SECONDS):
+            now = time.monotonic()
+            for each in orjson.loads(line)["object"].get("status", {}).get("conditions") or ():
+                if each["type"] in changed:
+                    seconds.setdefault(each["type"], now - changed[each["type"]])
+            if len(seconds) == changes:
+                return
+
+    async def change(number: int) -> None:
+        await asyncio.sleep(number * CHANGE_SECONDS)
+        job = jobs[number % len(jobs)]
+        path = f"{JOBS}/{job['metadata']['name']}/status"
+        change = {"type": f"Changed-{number}", "status": "True", "reason": "Tried", "message": ""}
+        patch = [{"op": "add", "path": "/status/conditions", "value": [change]}]
+        member = apis[dispatch_of(job).member]
+        await member.request("PATCH", path, body=orjson.dumps(patch), content_type="application/json-patch+json")
+        changed[change["type"]] = time.monotonic()
+
+    async with asyncio.timeout(GIVE_UP_SECONDS):
+        await asyncio.gather(look(), *map(change, range(changes)))
+    told = sorted(seconds.values())
+    print(
+        f"{changes} changes of a status, one each {CHANGE_SECONDS} s: the hub shows them "
+        f"after p50 {statistics.median(told):.2f} s, p99 {told[min(changes - 1, int(changes * 0.99))]:.2f} s",
+        flush=True,
+    )
+
+
 async def hand_over(apis: dict[str, Api], rounds: int) -> None:
     """Print how soon a gang that waits runs when another one is gone."""
     members = [apis[name] for name in MEMBERS]
@@ -143,6 +182,7 @@ async def run(arguments: argparse.Namespace) -> None:
         apis: dict[str, Api] = {name: await connect(cluster.kubeconfig) for name, cluster in fleet.clusters.items()}
         try:
             await rate(apis, arguments.gangs)
+            await statuses(apis, arguments.changes)
             await emptied(apis)
             await hand_over(apis, arguments.rounds)
             await emptied(apis)
@@ -155,6 +195,7 @@ async def run(arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_fleet", description=__doc__)
     parser.add_argument("--gangs", type=int, default=120)
+    parser.add_argument("--changes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--kills", type=int, default=8)
     arguments = parser.parse_args()
