@@ -116,6 +116,8 @@ class GangRecord:
     """What waits in the engine; None in any phase but WAITING."""
     withheld: Reason | None = None
     """Why it waits outside the engine."""
+    broken_by: str = ""
+    """The defect on which we failed when it was logged last."""
     charged: Charged | None = None
     """None in APART and WAITING, and until it is told."""
     requeue: Requeue | None = None

@@ -6,6 +6,7 @@ decision rests on was read before the ledger write that authorises it; a start c
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from typing import Final
 
@@ -229,8 +230,8 @@ class Reconciler:
         for job in batch.starts.values():
             try:
                 self._add_start(job, batch)
-            except Exception:
-                self._broken(job.uid, job)
+            except Exception as error:
+                self._broken(job.uid, job, error)
         for job, pods in batch.lifts.values():
             if lifting := gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors):
                 batch.effects[job.uid] = lifting
@@ -249,12 +250,15 @@ class Reconciler:
             operations = patches.start(job, reservation, ledger.version, flavors, kinds=self._feeds.kinds)
             batch.effects[job.uid] = Effect("start", job, operations, starts=True)
 
-    def _broken(self, uid: str, job: JobRecord | None) -> None:
-        """Take note that we failed on one job: it must not stop all others."""
+    def _broken(self, uid: str, job: JobRecord | None, error: Exception) -> None:
+        """Take note that we failed on one job: it must not stop all others, nor fill the log at each look."""
         metrics.BROKEN_JOBS.inc()
         self._view.doubt()
-        log.exception("job.broken", uid=uid, job=None if job is None else job.key)
-        self.records.of(uid).withheld = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
+        record, cause = self.records.of(uid), _cause(error)
+        if record.broken_by != cause:
+            record.broken_by = cause
+            log.exception("job.broken", uid=uid, job=None if job is None else job.key)
+        record.withheld = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
 
     # -- taking in what changed ------------------------------------------------------------------------------------
 
@@ -291,8 +295,8 @@ class Reconciler:
                 continue
             try:
                 self._absorb_one(uid, job, batch, act=act)
-            except Exception:
-                self._broken(uid, job)
+            except Exception as error:
+                self._broken(uid, job, error)
 
     def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
         reservation = self._view.ledger.entries.get(uid)
@@ -342,8 +346,8 @@ class Reconciler:
                 continue
             try:
                 self._stops.if_due(job, reservation, now, batch)
-            except Exception:
-                self._broken(uid, job)
+            except Exception as error:
+                self._broken(uid, job, error)
         self._hubs.stop(self._stops, self._effects, self._feeds.kinds, batch, now)
         if self._chores is None or self._chores.done():
             self._chores = asyncio.create_task(self._do_chores(now), name="chores")
@@ -429,3 +433,9 @@ class Reconciler:
         else:
             self._announcer.rebuilt(str(broken), ledger)
         self.dirty.wake.set()
+
+
+def _cause(error: Exception) -> str:
+    """Return what went wrong and where, without the numbers that may differ at each look."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {last.filename}:{last.lineno}"

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 import structlog
+import structlog.testing
 
 from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, waiting_job
 from tests.unit.samples import sample
@@ -69,6 +70,33 @@ async def test_a_job_whose_start_we_fail_to_write_down_does_not_end_the_leader(
         assert not other["spec"]["suspend"]
 
 
+async def test_a_job_on_which_we_fail_at_each_look_is_logged_once_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = 0
+    shape = "none"
+
+    def start(*_: Any, **__: Any) -> Any:
+        nonlocal attempts
+        attempts += 1
+        if shape == "none":
+            raise KeyError(f"a shape that nobody thought of, {attempts} times")
+        raise ValueError("a shape that was thought of, and wrongly")
+
+    monkeypatch.setattr(patches, "start", start)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    with structlog.testing.capture_logs() as logs:
+        async with led() as (cluster, _):
+            await cluster.create(waiting_job("train"))
+            for number in range(5):
+                await asyncio.sleep(5)
+                await label(cluster, number)
+            assert attempts > 1
+            assert told(logs) == ["team-a/train"]
+            shape = "another"
+            await label(cluster, 5)
+            await asyncio.sleep(5)
+    assert told(logs) == ["team-a/train"] * 2
+
+
 async def test_a_status_that_cannot_be_made_does_not_end_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     def take(*_: Any) -> Any:
         raise KeyError("a status that nobody thought of")
@@ -111,3 +139,14 @@ async def test_a_gang_that_its_owner_takes_out_of_the_queue_is_not_counted_as_wa
 async def uid(cluster: SimulatedCluster) -> str:
     found: str = orjson.loads(await cluster.api().request("GET", JOB))["metadata"]["uid"]
     return found
+
+
+async def label(cluster: SimulatedCluster, number: int) -> None:
+    """Have somebody write the job, so that it is looked at."""
+    body = orjson.dumps({"metadata": {"labels": {"number": str(number)}}})
+    await cluster.api().request("PATCH", JOB, body=body, content_type=MERGE_PATCH)
+
+
+def told(logs: list[Any]) -> list[str]:
+    """Return the jobs of which the log says that we failed on them."""
+    return [each["job"] for each in logs if each["event"] == "job.broken"]
