@@ -97,6 +97,8 @@ class Hub:
         """Jobs whose record could not be read at the last look."""
         self._newest = 0
         self._again_seconds = 0.0
+        self._offers = False
+        """As of the last tick: nothing is waited for before anything is offered."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -193,8 +195,9 @@ class Hub:
             policies = (each for informer in self._policies for each in informer.records.values())
             self.fleet.policies = by_namespace(policies)
             self._policies_changed, self._policies_read = False, True
-        now = asyncio.get_running_loop().time()
-        if due := now >= self._again_seconds:
+        now, offered = asyncio.get_running_loop().time(), self._offers
+        self._offers = self.fleet.complete
+        if due := now >= self._again_seconds or (self._offers and not offered):
             self._again_seconds = now + AGAIN_SECONDS
             await self._read_lost()
         # That of which the newest version was read shows a set-back, however much was written since.

@@ -36,6 +36,8 @@ from webhook.untyped.values import text
 log = structlog.get_logger(__name__)
 
 FOLLOW_SECONDS: Final = 2.0
+SOON_SECONDS: Final = 0.2
+"""Until all members are named, for which offers wait."""
 OLD_CONNECTION_SECONDS: Final = 30.0
 """What is under way on a connection ends on it."""
 REASON_CHARACTERS: Final = 500
@@ -75,7 +77,7 @@ class Roster:
             await self.look()
             await self._report()
             await self._warn()
-            await asyncio.sleep(FOLLOW_SECONDS)
+            await asyncio.sleep(FOLLOW_SECONDS if self._started else SOON_SECONDS)
 
     async def look(self) -> None:
         """Make the members what is named now."""

@@ -22,6 +22,7 @@ from tests.unit.fleet.credentials.test_kubeconfig import good
 from tests.unit.fleet.policies.test_multikueue import PAGE, WORKER
 from webhook import metrics
 from webhook.clock import LoopClock
+from webhook.fleet import roster
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.copies import dispatch_of
@@ -146,6 +147,24 @@ async def test_a_refused_kubeconfig_is_said_on_its_cluster_and_the_queue_admits_
         await it.put_secret(kubeconfig("a"))
         await it.says("clusterqueues", "cluster-queue", "True", "Ready")
         assert it.hub.fleet.complete
+
+
+@pytest.mark.parametrize(("named_after", "seconds"), [(roster.SOON_SECONDS, 2), (3, 4)], ids=["soon", "late"])
+async def test_a_hub_that_starts_offers_as_soon_as_its_members_are_named_and_swept(
+    named_after: float, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "SOON_SECONDS", named_after)
+    (tmp_path / "a").write_text(kubeconfig("a"))
+    async with fleet("a", starts=False) as whole:
+        await whole.hub.cluster.create(plain_job(runtime="600s"))
+        made = World(whole, tmp_path)
+        running = [asyncio.create_task(made.hub.run()), asyncio.create_task(made.members.run())]
+        try:
+            await whole.until(lambda: phases(whole, ["granted"]), seconds)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
 
 async def test_a_secret_that_comes_later_makes_a_member(tmp_path: Path) -> None:
