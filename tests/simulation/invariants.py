@@ -15,7 +15,7 @@ from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job, work_of
 from tests.simulation.mixed_ledger import PutBack, all_entries, read_whole, take_in
-from tests.simulation.racks import Racks
+from tests.simulation.racks import Racks, without_rack
 from tests.simulation.running import Running
 from tests.simulation.shapes import STORAGES, is_suspended
 from tests.simulation.trees import Held, Trees, held_by
@@ -43,9 +43,10 @@ class Invariants:
     """Checks one cluster. ``steps`` counts the stored writes it looked at, ``story`` is the checksum of all of them."""
 
     def __init__(
-        self, cluster: SimulatedCluster, seed: int, ensembles: Sequence[Ensemble] = (), node_gpus: int = 24
+        self, cluster: SimulatedCluster, seed: int, ensembles: Sequence[Ensemble] = (), nodes: Sequence[int] = (8, 8, 8)
     ) -> None:
-        self._node_gpus = node_gpus
+        self._nodes = nodes
+        """GPUs of each."""
         self._ensembles = ensembles
         self._cluster = cluster
         self._server = cluster.server
@@ -302,9 +303,10 @@ class Invariants:
                     held.append((reservation, amount // each))
                     scattered += min(amount // each, large_to_come(reservation, bound[reservation.uid]))
         all_held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
-        if sum(amount for _, amount in held) - scattered > self._node_gpus * 1000:
-            # Of pods that ask one each the sum tells whether all fit.
-            return f"the nodes have {self._node_gpus} GPUs, more are reserved: {all_held}"
+        scattered += 1000 * without_rack(self._nodes, self._gang_pods(), self._ledger.entries.values())
+        if sum(amount for _, amount in held) - scattered > sum(self._nodes) * 1000:
+            # Of pods that ask one each and may go anywhere the sum tells whether all fit.
+            return f"the nodes have {sum(self._nodes)} GPUs, more are reserved: {all_held}"
         over = policy.oversubscribed(held, self._cohorts, {entry.queue or "" for entry in asked.values()})
         return over and f"{over}: {all_held}"
 

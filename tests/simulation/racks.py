@@ -1,8 +1,11 @@
 """Nodes in racks, and jobs whose pods are to be in one: a pod set that requires it is never seen in two."""
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
+from webhook.core.ledger.record import Reservation
 from webhook.core.model import names
 from webhook.laboratory.simulated.objects.store import Event
 
@@ -27,6 +30,25 @@ def asked(rng: Random, pods: int) -> dict[str, str]:
     kinds = ({names.REQUIRED_TOPOLOGY: RACK}, {names.PREFERRED_TOPOLOGY: RACK})
     slices = {names.SLICE_TOPOLOGY: RACK, names.SLICE_SIZE: str(pods)}
     return rng.choice((*kinds, slices, kinds[0] | slices))
+
+
+def without_rack(nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservations: Iterable[Reservation]) -> int:
+    """Return how many pods are to come that have to be in one rack, and find no room there: others landed in it whose
+    room was kept elsewhere, and that is others' by then. ``nodes`` are their GPUs, of which each pod takes one.
+    """
+    left, to_come, bound = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    for number, gpus in enumerate(nodes):
+        left[labels_of(number)[RACK]] += gpus
+    for pod in pods:
+        labels, node = pod["metadata"]["labels"], pod["spec"].get("nodeName")
+        if node:
+            left[labels_of(int(node.removeprefix("node-")))[RACK]] -= 1
+            bound[labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")] += 1
+    for reservation in reservations:
+        for pod_set in reservation.pod_sets:
+            if RACK in pod_set.domain:
+                to_come[pod_set.domain[RACK]] += max(0, pod_set.count - bound[reservation.uid, pod_set.name])
+    return sum(max(0, count - max(0, left[rack])) for rack, count in to_come.items())
 
 
 class Racks:

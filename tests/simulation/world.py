@@ -117,7 +117,7 @@ class World:
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
-        self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles, sum(self.weather.nodes))
+        self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles, self.weather.nodes)
         self.kept_nodes = KeptNodes(self.invariants.note)
         ledger = lambda: self.invariants.ledger  # noqa: E731
         self.owners = Owners(self.cluster, Random(self.seed), self.load, ledger, self.invariants.note)
