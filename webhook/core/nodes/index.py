@@ -2,9 +2,10 @@
 
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
+from typing import TypeVar
 
 from webhook.core.nodes.columns import Asks
 from webhook.core.nodes.domains import Domain, Domains, Path, Sums, keep_last
@@ -63,25 +64,28 @@ class Index:
         each, scarce = self._each, next(column for name, _, column in asked if name == self.scarce)
         keep = [why is None and left >= each for why, left in zip(verdict, scarce, strict=True)]
         lefts, of = list(compress(scarce, keep)), list(compress(names, keep))
+        most = max(lefts, default=0) // each
+        # Mostly there is enough of all others for as many, and what is left of the scarce one says it all.
+        others = [(amount, column) for name, amount, column in asked if name != self.scarce]
+        short = [(a, list(compress(column, keep))) for a, column in others if min(column, default=0) < a * most]
+        if not short:
+            for left, nodes in _alike(of, lefts).items():
+                self._read_some(divmod(left, each), nodes)
+            return
         counts = [left // each for left in lefts]
-        most = max(counts, default=0)
-        for name, amount, column in asked:
-            free = list(compress(column, keep)) if name != self.scarce else []
-            # Mostly there is enough of all others for as many.
-            if free and min(free) < amount * most:
-                counts = [
-                    count if amount * count <= left else left // amount
-                    for count, left in zip(counts, free, strict=True)
-                ]
-        nodes_of = defaultdict[Room, list[str]](list)
-        spare = [left - count * each for left, count in zip(lefts, counts, strict=True)]
-        for node, room in zip(of, zip(counts, spare, strict=True), strict=True):
-            nodes_of[room].append(node)
-        for room, nodes in nodes_of.items():
-            if room[0] > 0:
-                self.by_room[room] = sorted(nodes)
-                self.rooms.update(dict.fromkeys(nodes, room))
-                self.total += room[0] * len(nodes)
+        for amount, free in short:
+            counts = [
+                count if amount * count <= left else left // amount for count, left in zip(counts, free, strict=True)
+            ]
+        for (count, left), nodes in _alike(of, zip(counts, lefts, strict=True)).items():
+            self._read_some((count, left - count * each), nodes)
+
+    def _read_some(self, room: Room, nodes: list[str]) -> None:
+        """Take note of nodes that have the same room, and are new."""
+        if room[0] > 0:
+            self.by_room[room] = sorted(nodes)
+            self.rooms.update(dict.fromkeys(nodes, room))
+            self.total += room[0] * len(nodes)
 
     def set(self, node: str, room: Room) -> None:
         """Take note of the room that ``node`` has now."""
@@ -101,3 +105,14 @@ class Index:
             self.total += room[0]
             self.rooms[node] = room
             insort(self.by_room.setdefault(room, []), node)
+
+
+_Key = TypeVar("_Key")
+
+
+def _alike(nodes: Iterable[str], keys: Iterable[_Key]) -> Mapping[_Key, list[str]]:
+    """Return the nodes by their ``keys``."""
+    found = defaultdict[_Key, list[str]](list)
+    for node, key in zip(nodes, keys, strict=True):
+        found[key].append(node)
+    return found

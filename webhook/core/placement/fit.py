@@ -35,7 +35,7 @@ def place(
     Who asks for many sets of ``more`` in turn is not ``thorough``: then no second way is searched where the first one
     fails. Nothing is changed: the caller allots what was found.
     """
-    overlay = Overlay(capacity, {node: dict(amounts) for node, amounts in (more or {}).items()})
+    overlay = Overlay(capacity, dict(more or {}))
     places: dict[str, dict[str, int]] = {}
     domains: dict[str, Mapping[str, str]] = {}
     rest = sorted((a for a in asked if a.count), key=lambda a: (-_dominant_share(capacity, a.shape), a.name))
@@ -70,7 +70,7 @@ def place_most(capacity: Capacity, asked: Asked) -> Mapping[str, int]:
     index = capacity.index(asked.shape)
     found, left = _pick(index, {}, asked.count)
     if left and capacity.kept:
-        found, _ = _pick(index, Overlay(capacity, capacity.kept).adjusted(index), asked.count)
+        found, _ = _pick(index, Overlay(capacity, {**capacity.kept}).adjusted(index), asked.count)
     return found
 
 

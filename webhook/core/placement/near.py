@@ -298,12 +298,11 @@ class _Ground:
     def nodes(self, domain: Domain) -> dict[str, int]:
         """Return the nodes of a domain that hold pods, and how many."""
         usual, adjusted = self._index.rooms, self._adjusted
-        found = dict[str, int]()
-        for node in self._capacity.domains(self.levels[: len(domain)]).members.get(domain, ()):
-            room = adjusted[node] if node in adjusted else usual.get(node)
-            if room is not None and room[0]:
-                found[node] = room[0]
-        return found
+        members = self._capacity.domains(self.levels[: len(domain)]).members.get(domain, ())
+        if not adjusted:
+            return {node: usual[node][0] for node in members if node in usual}
+        pods = {node: (adjusted.get(node) or usual.get(node, (0, 0)))[0] for node in members}
+        return {node: count for node, count in pods.items() if count}
 
 
 def _fewest(sizes: Mapping[Domain, Size], wanted: int, *, least: bool = False) -> list[tuple[Domain, int]] | None:

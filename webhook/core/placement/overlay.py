@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from webhook.core.model import amounts
+from webhook.core.model.amounts import Amounts
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.index import Index, Room
@@ -31,12 +33,12 @@ class Overlay:
     """What differs from the capacity while one gang is placed."""
 
     capacity: Capacity
-    more: dict[str, dict[str, int]] = field(default_factory=dict)
+    more: dict[str, Amounts] = field(default_factory=dict)
     """Node to amounts that are free besides; less where negative."""
 
     def copy(self) -> "Overlay":
         """Return an independent copy."""
-        return Overlay(self.capacity, {node: dict(more) for node, more in self.more.items()})
+        return Overlay(self.capacity, dict(self.more))
 
     def adjusted(self, index: Index) -> dict[str, Room]:
         """Return the room for the index's pods on the nodes that differ."""
@@ -44,7 +46,7 @@ class Overlay:
 
     def take(self, shape: Shape, places: Mapping[str, int], *, give_back: bool = False) -> None:
         """Take the room of such pods, or give it back."""
+        uses, sign = shape.uses, 1 if give_back else -1
         for node, count in places.items():
-            more = self.more.setdefault(node, {})
-            for name, amount in shape.uses.items():
-                more[name] = more.get(name, 0) + amount * (count if give_back else -count)
+            known, by = self.more.get(node), amounts.scale(uses, sign * count)
+            self.more[node] = by if known is None else amounts.add(known, by)
