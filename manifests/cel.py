@@ -12,7 +12,7 @@ from typing import Final
 
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind, Layout, PodSetSource
-from webhook.jobs.reading.ours import NEAR_MISSES, OWN_ANNOTATIONS, OWN_LABELS
+from webhook.jobs.reading.ours import MEANS_A_QUEUE, OWN_ANNOTATIONS, OWN_LABELS
 from webhook.untyped.paths import Path, render
 
 OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -101,7 +101,7 @@ def step(root: str, path: str) -> str:
 
 def template_labels(root: str, family: Family) -> str:
     """Return an expression: the labels of every pod template that is not in a list of lists, as a list of maps."""
-    return " +\n".join(_labels_at(root, path) for path in family.label_paths if not _nested(path))
+    return " +\n".join(_maps_at(root, path) for path in family.label_paths if not _nested(path))
 
 
 def template_values(root: str, family: Family, key: str) -> str:
@@ -190,16 +190,22 @@ def joins_pod_group(root: str) -> str:
     )
 
 
+def means_a_queue(where: str) -> str:
+    """Return an expression: the map ``where`` has a key by which people mean a queue, one of ours among them."""
+    return f"{where}.exists(key, key.matches('{MEANS_A_QUEUE}'))"
+
+
 def mislabelled(root: str, family: Family) -> str:
     """Return an expression: an object that is in no queue names one where that has no effect."""
     inside = [path for path in family.label_paths if not _nested(path)]
     # The Jobs that a JobSet makes are described between it and the pod templates.
     inside += [path.replace(".template.spec.template.", ".template.") for path in inside if "[*]" in path]
-    labelled = " +\n".join(dict.fromkeys(_labels_at(root, path) for path in inside))
+    below = (_maps_at(root, path, form) for path in inside for form in ("labels", "annotations"))
+    places = " +\n".join(dict.fromkeys(below))
     return either(
-        one_of(NEAR_MISSES, labels_of(root)),
-        one_of((*names.QUEUE_LABELS, *NEAR_MISSES), annotations_of(root)),
-        f"({labelled}).exists(labels, {one_of(names.QUEUE_LABELS, 'labels')})",
+        means_a_queue(labels_of(root)),
+        means_a_queue(annotations_of(root)),
+        f"({places}).exists(place, {means_a_queue('place')})",
     )
 
 
@@ -212,13 +218,11 @@ def astray_in_schedule(root: str) -> str:
     (own, notes), (inner, inner_notes) = (
         [f"{place}.?{form}.orValue({{}})" for form in ("labels", "annotations")] for place in places
     )
-    meant = (*names.QUEUE_LABELS, *NEAR_MISSES)
     astray = either(
-        one_of(NEAR_MISSES, own),
-        one_of(meant, notes),
-        one_of(meant, inner_notes),
-        one_of(NEAR_MISSES, inner),
-        f"({own}.size() > 0 && {one_of(names.QUEUE_LABELS, inner)})",
+        means_a_queue(own),
+        means_a_queue(notes),
+        means_a_queue(inner_notes),
+        f"({means_a_queue(inner)} && ({own}.size() > 0 || !{one_of(names.QUEUE_LABELS, inner)}))",
     )
     return f"!{one_of(names.QUEUE_LABELS, own)} &&\n({astray})"
 
@@ -254,14 +258,14 @@ def _metadata_path(source: PodSetSource) -> str:
     return ".".join(part for part in parts if part)
 
 
-def _labels_at(root: str, path: str) -> str:
+def _maps_at(root: str, path: str, form: str = "labels") -> str:
     for mark, empty in (("[*]", "[]"), ("{*}", "{}")):
         head, found, tail = path.partition(mark)
         if found:
             items = f"{step(root, head)}.orValue({empty})"
             item = "item" if mark == "[*]" else f"{items}[item]"
-            return f"{items}.map(item, {step(item, tail)}.?labels.orValue({{}}))"
-    return f"[{step(root, path)}.?labels.orValue({{}})]"
+            return f"{items}.map(item, {step(item, tail)}.?{form}.orValue({{}}))"
+    return f"[{step(root, path)}.?{form}.orValue({{}})]"
 
 
 def _nested(path: str) -> bool:

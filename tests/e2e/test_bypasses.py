@@ -201,11 +201,21 @@ def test_a_queue_that_is_named_where_that_means_nothing_is_warned_about(citizen:
     assert "it starts at once" in citizen.warnings
 
 
-def test_a_misspelt_queue_label_is_warned_about(citizen: Kubectl) -> None:
+@pytest.mark.parametrize(
+    ("place", "key"),
+    [
+        ("labels", "kueue.x-k8s.io/queue"),
+        ("labels", "kueue.x-k8s.io/QueueName"),
+        ("labels", "tutti.dev/queuename"),
+        ("labels", "queue-name"),
+        ("annotations", "scheduling.volcano.sh/queue-name"),
+    ],
+)
+def test_a_misspelt_queue_label_is_warned_about(citizen: Kubectl, place: str, key: str) -> None:
     astray = job("astray", 1, pod_template(gpus=0))
-    astray["metadata"]["labels"] = {"kueue.x-k8s.io/queue": QUEUE}
+    astray["metadata"][place] = {key: QUEUE}
     citizen.create(astray, "--dry-run=server")
-    assert "label kueue.x-k8s.io/queue at metadata.labels does not make the Job wait" in citizen.warnings
+    assert f"{place.removesuffix('s')} {key} at metadata.{place} does not make the Job wait" in citizen.warnings
 
 
 @pytest.mark.parametrize(

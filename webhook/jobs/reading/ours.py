@@ -5,7 +5,8 @@ nobody it is refused, whoever writes it and wherever in the object it stands. Th
 policies both read this table, and a test walks ``core.model.names`` for names that it lacks.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -91,7 +92,7 @@ def _written_by_tutti(form: Form) -> frozenset[str]:
 
 OWN_LABELS: Final = _written_by_tutti(Form.LABEL)
 OWN_ANNOTATIONS: Final = _written_by_tutti(Form.ANNOTATION)
-_OWN: Final = {"labels": OWN_LABELS, "annotations": OWN_ANNOTATIONS}
+_OWN: Final = {"labels": OWN_LABELS.__contains__, "annotations": OWN_ANNOTATIONS.__contains__}
 
 
 class Mark(NamedTuple):
@@ -111,7 +112,7 @@ def own_marks(obj: Mapping[str, Any]) -> dict[Mark, object]:
     return dict(_named(obj, _OWN))
 
 
-def _named(obj: object, wanted: Mapping[str, frozenset[str]]) -> Iterator[tuple[Mark, object]]:
+def _named(obj: object, wanted: Mapping[str, Callable[[str], object]]) -> Iterator[tuple[Mark, object]]:
     """Yield all labels and annotations of ``wanted`` names in an object.
 
     The object need not be readable as a job: what is nested deep, or where no reader looks, is found too.
@@ -122,7 +123,7 @@ def _named(obj: object, wanted: Mapping[str, frozenset[str]]) -> Iterator[tuple[
         if isinstance(node, dict):
             for key, child in node.items():
                 if key in wanted and isinstance(child, dict):
-                    for name in sorted(child.keys() & wanted[key]):
+                    for name in sorted(filter(wanted[key], child)):
                         yield Mark(key.removesuffix("s"), name, f"{where}{key}"), child[name]
                 if isinstance(child, dict | list):
                     left.append((f"{where}{key}.", child))
@@ -130,17 +131,36 @@ def _named(obj: object, wanted: Mapping[str, frozenset[str]]) -> Iterator[tuple[
             left.extend((f"{where}{index}.", child) for index, child in enumerate(node))
 
 
-NEAR_MISSES: Final = tuple(
-    f"{domain}{name}"
-    for domain in ("tutti.dev/", "kueue.x-k8s.io/", "kueue.sigs.k8s.io/")
-    for name in ("queue", "queue-name", "queueName", "queue_name", "local-queue", "cluster-queue")
-    if f"{domain}{name}" not in names.QUEUE_LABELS
+MEANS_A_QUEUE: Final = (
+    "(?i)^(([^/]*/)?((local|cluster)[-_.]?)?queue[-_.]?name|(tutti|kueue)[.][^/]*/((local|cluster)[-_.]?)?queue)$"
 )
-"""Labels and annotations by which people mean a queue label, and which mean nothing."""
-_MEANT: Final = dict.fromkeys(("labels", "annotations"), frozenset({*NEAR_MISSES, *names.QUEUE_LABELS}))
+"""Keys of labels and annotations by which people mean a queue: only ``QUEUE_LABELS`` name one. Also read by CEL."""
+VOLCANOS: Final = ("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name")
+"""Such keys that mean something to others: Volcano reads the first of the annotations of pods that it schedules,
+KubeRay the second of the labels of its kinds.
+"""
+_MEANT: Final = dict.fromkeys(("labels", "annotations"), re.compile(MEANS_A_QUEUE).match)
 
 
 def misplaced_queues(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
     """Return where ``obj`` names a queue by a label or annotation that has no effect there."""
-    found = (mark for mark, _ in _named(obj, _MEANT))
-    return tuple(mark for mark in found if mark.key not in names.QUEUE_LABELS or mark.where != "metadata.labels")
+    return tuple(mark for mark, _ in _named(obj, _MEANT) if not _takes_effect(obj, mark))
+
+
+def _takes_effect(obj: Mapping[str, Any], mark: Mark) -> bool:
+    if mark.key == VOLCANOS[0]:
+        pod = mark.form == "annotation" and mark.where.removesuffix("metadata.annotations")
+        return bool(pod) and _step(obj, f"{pod}spec.schedulerName") == "volcano"
+    if mark.key == VOLCANOS[1]:
+        return mark.where == "metadata.labels" and str(obj.get("apiVersion")).startswith("ray.io/")
+    return mark.key in names.QUEUE_LABELS and mark.where == "metadata.labels"
+
+
+def _step(node: object, where: str) -> object:
+    """Return what stands at the place of a mark, or None."""
+    for key in where.split("."):
+        if isinstance(node, list):
+            node = node[int(key)] if key.isdecimal() and int(key) < len(node) else None
+        else:
+            node = node.get(key) if isinstance(node, dict) else None
+    return node

@@ -199,6 +199,17 @@ def unlabelled(place: tuple[str, ...], key: str) -> dict[str, Any]:
         (("metadata", "labels"), "kueue.x-k8s.io/queue"),
         (("metadata", "labels"), "tutti.dev/queue"),
         (("metadata", "labels"), "kueue.x-k8s.io/queueName"),
+        (("metadata", "labels"), "kueue.x-k8s.io/QueueName"),
+        (("metadata", "labels"), "kueue.x-k8.io/queue-name"),
+        (("metadata", "labels"), "tutti.dev/queuename"),
+        (("metadata", "labels"), "Tutti.dev/Cluster_Queue"),
+        (("metadata", "labels"), "queue-name"),
+        (("metadata", "annotations"), "localQueueName"),
+        (("metadata", "labels"), "volcano.sh/queue-name"),
+        (("metadata", "annotations"), "scheduling.volcano.sh/queue-name"),
+        (("template", "metadata", "annotations"), "scheduling.volcano.sh/queue-name"),
+        (("template", "spec", "template", "metadata", "annotations"), "scheduling.volcano.sh/queue-name"),
+        (("template", "spec", "template", "metadata", "labels"), "scheduling.volcano.sh/queue-name"),
     ],
 )
 async def test_a_queue_that_is_named_where_that_means_nothing_is_warned_about(
@@ -253,8 +264,26 @@ async def test_a_schedule_whose_jobs_will_not_wait_is_warned_about(
     assert "spec.jobTemplate.metadata.labels" in warning
 
 
-async def test_an_ordinary_job_without_a_queue_is_not_warned_about(waiting: Gate) -> None:
-    assert (await create(waiting, unlabelled(("metadata", "labels"), "app"))).warnings == []
+@pytest.mark.parametrize("key", ["app", "queue", "example.com/queue", "queue-name-of-mine", "message-queue-name"])
+@pytest.mark.parametrize("form", ["labels", "annotations"])
+async def test_an_ordinary_job_without_a_queue_is_not_warned_about(waiting: Gate, key: str, form: str) -> None:
+    assert (await create(waiting, unlabelled(("metadata", form), key))).warnings == []
+
+
+@pytest.mark.parametrize(("scheduler", "warned"), [("volcano", False), ("default-scheduler", True), (None, True)])
+async def test_the_annotation_of_volcano_is_warned_about_where_volcano_does_not_read_it(
+    waiting: Gate, scheduler: str | None, warned: bool
+) -> None:
+    pods = ("template", "spec", "template", "metadata", "annotations")
+    obj = unlabelled(pods, "scheduling.volcano.sh/queue-name")
+    obj["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["schedulerName"] = scheduler
+    assert bool((await create(waiting, obj)).warnings) is warned
+
+
+async def test_the_label_of_kuberay_is_not_warned_about_on_its_kinds(waiting: Gate) -> None:
+    obj = load("rayjob")
+    obj["metadata"] = {"name": "train", "namespace": "team-a", "labels": {"volcano.sh/queue-name": "research"}}
+    assert not any("does not make" in each for each in (await create(waiting, obj)).warnings)
 
 
 @pytest.mark.parametrize("name", NAMES)
