@@ -65,9 +65,9 @@ def print_ledger(console: Console, stored: Document, now: float, pages: Sequence
         console.print(_ledger_table(list(ledger.entries.values()), now), highlight=False)
     called = _called(ledger)
     for claim in sorted(ledger.claims.values(), key=lambda claim: claim.planned.since_seconds):
-        pods, queue = sum(claim.planned.counts.values()), claim.planned.queue
+        pods, queue = counted(sum(claim.planned.counts.values()), "pod"), claim.planned.queue
         going = ", ".join(called[uid] for uid in claim.awaits if uid in called)
-        console.print(f"kept for {claim.planned} ({pods} pods, queue {queue}), once gone: {going}", highlight=False)
+        console.print(f"kept for {claim.planned} ({pods}, queue {queue}), once gone: {going}", highlight=False)
 
 
 def _called(ledger: Ledger) -> dict[str, str]:
