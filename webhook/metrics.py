@@ -52,7 +52,7 @@ WAIT_SECONDS = Histogram(
 )
 BROKEN_JOBS = Counter(
     "tutti_broken_jobs_total",
-    "Attempts at a job that failed on a defect; the log has each cause once, with a traceback; other jobs are unaffected.",
+    "Attempts at a job that failed on a defect; the log has each cause once, with a traceback; others go on.",
 )
 UNREADABLE_OBJECTS = Counter(
     "tutti_unreadable_objects_total",
