@@ -5,8 +5,10 @@ says; every gated job that is stored suspended is written once (ledger rule 4), 
 sent can land after the new ledger stands; only then is it written, with an epoch above every one ever seen.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
+from typing import Final
 
 from webhook.cluster.view import View
 from webhook.core.assignment.request import compile_request
@@ -19,6 +21,9 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.pod_group import ensemble
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import Admission, JobRecord
+
+NAMED_MAX: Final = 3
+"""Proofs of an old ledger that are looked for: each costs what making a reservation does."""
 
 
 def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
@@ -175,14 +180,14 @@ def _asked(flavors: dict[str, str], gang: Gang, requests: Iterable[str]) -> dict
 
 
 def unheld(view: View, ledger: Ledger) -> list[str]:
-    """Return the jobs, and pods of jobs that are gone, which hold something of which ``ledger`` says nothing.
+    """Return the first few jobs, and pods of jobs that are gone, which hold something of which ``ledger`` says nothing.
 
-    No leader releases what is there still: that ledger is an old copy, or ``view`` is.
+    No leader releases what is there still: that ledger is an old copy, or ``view`` is. One is enough to know.
     """
     jobs = (job for uid, job in view.jobs.items() if uid not in ledger.entries and job.admission is not None)
     jobs = (job for job in jobs if job.is_ours and job.kind not in view.unread)
-    held = [job.key for job in jobs if _reservation(job, view, ledger.epoch) is not None]
-    return held + leaving(view, ledger)
+    held = (job.key for job in jobs if _reservation(job, view, ledger.epoch) is not None)
+    return list(islice(chain(held, _leaving(view, ledger)), NAMED_MAX))
 
 
 def leaving(view: View, ledger: Ledger) -> list[str]:
@@ -191,14 +196,18 @@ def leaving(view: View, ledger: Ledger) -> list[str]:
     Its job is deleted, and no process that knew its reservation leads. What nobody owns may run on for ever, and so may
     pods of a Job that was orphaned.
     """
-    return [
+    return list(_leaving(view, ledger))
+
+
+def _leaving(view: View, ledger: Ledger) -> Iterator[str]:
+    return (
         pod.key
         for namespace in sorted(view.namespaces)
         for pod in view.fences.pods(namespace)
         if pod.gang is not None and pod.gang not in view.jobs and pod.gang not in ledger.entries
         if not pod.terminal and not pod.gated
         if pod.terminating or (pod.owner_uid and not view.lineage.outlives(pod.owner_uid))
-    ]
+    )
 
 
 def uncounted(view: View) -> list[str]:

@@ -1,6 +1,7 @@
 """A ledger that is rebuilt from what stands on the jobs holds what the lost one held."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.unit.jobs.records import waiting_job
 from webhook.cluster import rebuild
 from webhook.cluster.view import View
 from webhook.core.ledger import text
-from webhook.core.ledger.record import Reservation, reserve
+from webhook.core.ledger.record import Ledger, Reservation, reserve
 from webhook.core.model import names
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
@@ -18,6 +19,7 @@ from webhook.core.model.policy import FlavorQuotas, LocalQueue, Policy, Queue, R
 from webhook.core.model.settings import EngineSettings, Transformation
 from webhook.core.quota.fence import Fence
 from webhook.jobs.reading import annotations
+from webhook.jobs.reading.record import JobRecord
 
 GPU, CREDITS = "nvidia.com/gpu", "example.com/credits"
 GANG = Gang("uid", "Job.batch", "ns", "train", "q", (PodSet("main", 2, PodPrice({GPU: 1000})),))
@@ -142,3 +144,22 @@ def test_nothing_is_written_of_what_is_0() -> None:
         assert pod_set.charge in (None, {GPU: 1000})
         assert pod_set.flavors == {GPU: "any", "example.com/counted": "any"}
         assert "example.com/none" not in text.encode_entry(entry)
+
+
+def test_a_few_proofs_of_an_old_ledger_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs what making a reservation does: of 50,000 all at once a new leader would renew its lease too late."""
+    view, made = View(), list[str]()
+    genuine = rebuild.from_annotation
+
+    def counted(job: JobRecord, *others: Any) -> Reservation:
+        made.append(job.uid)
+        return genuine(job, *others)
+
+    monkeypatch.setattr(rebuild, "from_annotation", counted)
+    for number in range(20):
+        asking = replace(GANG, uid=f"uid-{number}", name=f"job-{number}")
+        job = waiting_job(asking, suspended=False, active=True)
+        view.put_job(replace(job, admission=annotations.admission_of(replace(RESERVED, uid=job.uid), job, (4, 9))))
+    known = replace(RESERVED, uid="uid-0")
+    assert rebuild.unheld(view, Ledger(4, 9, {known.uid: known})) == ["ns/job-1", "ns/job-2", "ns/job-3"]
+    assert made == ["uid-1", "uid-2", "uid-3"]

@@ -99,7 +99,7 @@ class Recovery:
             async with self._lease_kept(), asyncio.timeout(LEAVING_SECONDS):
                 await self._feeds.relist_all()
                 if unheld := rebuild.unheld(view, ledger):
-                    return LedgerBroken(f"it says nothing of {', '.join(unheld[:3])}: an old copy was put back")
+                    return LedgerBroken(f"it says nothing of {', '.join(unheld)}: an old copy was put back")
         return None
 
     @asynccontextmanager
