@@ -47,6 +47,9 @@ class Event(Enum):
     WITHDRAWN = "withdrawn"
     RELEASED = "released"
 
+    __hash__ = object.__hash__
+    """Enum's own hashes the name, in Python: each gang that comes asks for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:
