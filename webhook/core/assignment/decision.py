@@ -412,6 +412,8 @@ class Attempt:
         """Return whether the gang might find nodes if all were gone that it may have stopped; False is certain, unless
         there was no answer yet.
         """
+        if seats.hopeless:
+            return False
         found = list(may_be_stopped(preemptor, needs))
         if not (found or awaits):
             return False

@@ -402,9 +402,13 @@ class Capacity:
 
     def eligible(self, shape: Shape) -> Eligible:
         """Return on which nodes pods of a shape could ever run; kept until a node's record changes."""
-        found = self._eligible.pop(shape, None) or eligible(shape, self.nodes)
+        found = self._eligible.pop(shape, None) or eligible(shape, self.nodes, self.names, self.verdict(shape))
         keep_last(self._eligible, shape, found, ELIGIBLE_MAX)
         return found
+
+    def might_take(self, shape: Shape) -> bool:
+        """Return whether some node could be large enough for a pod of a shape; False is certain, and costs nothing."""
+        return all(amount <= self.largest.get(name, 0) for name, amount in shape.requests)
 
     def room(self, index: Index, name: str, more: Amounts | None = None) -> Room:
         """Return the room that node ``name`` has for an index's pods, with ``more`` amounts free than there are."""

@@ -1,8 +1,9 @@
 """On which nodes pods of a shape could ever run, whatever runs there now."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Final
 
 from webhook.core.nodes.node import NodeRecord
@@ -24,15 +25,13 @@ class Eligible:
     """What keeps its pods off all other nodes, and how many of these."""
 
 
-def eligible(shape: Shape, nodes: Mapping[str, NodeRecord]) -> Eligible:
-    """Return what all ``nodes`` say to a shape."""
-    found = Eligible()
-    for name, node in nodes.items():
-        why = None if shape.admits(node) else shape.why_not(node)
-        if why is not None:
-            found.kept_out[why] += 1
-            continue
+def eligible(
+    shape: Shape, nodes: Mapping[str, NodeRecord], names: Sequence[str], verdict: Sequence[str | None]
+) -> Eligible:
+    """Return what all ``nodes`` say to a shape: by ``names``, what keeps its pods away for good."""
+    found = Eligible(kept_out=Counter(filter(None, verdict)))
+    for name in compress(names, [why is None for why in verdict]):
         found.admitted[name] = None
-        if shape.fits(node.capacity):
+        if shape.fits(nodes[name].capacity):
             found.large.add(name)
     return found

@@ -89,13 +89,6 @@ class Shape:
         """Return how many of ``count`` pods find their ports unused; ``free`` is below 0 of those that are used."""
         return min(count, 0 if any(free.get(port, 0) < 0 for port in self.ports) else 1)
 
-    def lacks(self, free: Mapping[str, int]) -> str | None:
-        """Return what ``free`` holds least of for one pod, or a port that is used; None when one pod fits."""
-        short = [(free.get(name, 0) / amount, name) for name, amount in self.requests if free.get(name, 0) < amount]
-        if short:
-            return min(short)[1]
-        return next((f"a free port {port}" for port in self.ports if free.get(port, 0) < 0), None)
-
 
 def shape_of(pod_set: PodSet, flavors: Mapping[str, Flavor] | None = None) -> Shape:
     """Return the shape of ``pod_set`` started on ``flavors`` (by name), whose labels and tolerations it gets."""

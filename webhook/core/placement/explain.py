@@ -26,13 +26,8 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     """Return the reason with what keeps the pods off each node; it looks at all of them."""
     if found.postponed or found.unread:
         return misplaced(found)
-    shape, lack, pieces = found.asked.shape, Counter[str](), Counter[str]()
-    free, takes = capacity.free, capacity.index(shape).rooms
-    for name in capacity.eligible(shape).admitted:
-        short = None if name in takes else shape.lacks(free[name])
-        if short is not None:
-            lack[short] += 1
-            pieces[short] += max(0, free[name].get(short, 0))
+    shape = found.asked.shape
+    lack, pieces = _lacks(capacity, shape)
     parts = [(count, f"lack {resource}{_in_pieces(resource, pieces)}") for resource, count in lack.items()]
     parts += [(count, why) for why, count in capacity.eligible(shape).kept_out.items()]
     kept = ", ".join(f"{count} {text}" for count, text in sorted(parts, key=lambda part: (-part[0], part[1])))
@@ -46,6 +41,26 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
         # Where they fit elsewhere it is not the nodes that lack anything, but the domains.
         return _no_domain(found, anywhere, none if anywhere < found.asked.count else "")
     return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}{none}", help=_help(found))
+
+
+def _lacks(capacity: Capacity, shape: Shape) -> tuple[Counter[str], Counter[str]]:
+    """Return what the nodes lack that may take the pods and hold none, each what it has least of, and how much of that
+    is free on them.
+    """
+    lack, pieces, takes = Counter[str](), Counter[str](), capacity.index(shape).rooms
+    short = [each for each in capacity.asked(shape) if min(each[2], default=0) < each[1]]
+    resources = [each for each in short if each[0] not in shape.ports]
+    for row, (node, why) in enumerate(zip(capacity.names, capacity.verdict(shape), strict=True)):
+        if why is not None or node in takes:
+            continue
+        found = [(free[row] / amount, name, free[row]) for name, amount, free in resources if free[row] < amount]
+        if found:
+            _, name, left = min(found)
+            lack[name] += 1
+            pieces[name] += max(0, left)
+        else:
+            lack[f"a free port {next(name for name, amount, free in short if free[row] < amount)}"] += 1
+    return lack, pieces
 
 
 def _nearest_of_too_small(capacity: Capacity, shape: Shape) -> Amounts | None:

@@ -81,6 +81,11 @@ class Vacated:
         self.given_up = False
         """It took too many nodes to know: what was found is not to be relied on."""
 
+    @property
+    def hopeless(self) -> bool:
+        """A pod asks more than any node has: whoever is gone, it finds none."""
+        return not all(self.capacity.might_take(each.shape) for each in self.asked)
+
     def take(self, gangs: Iterable[str]) -> None:
         """Let gangs be gone."""
         self._change(tuple(gangs), 1)

@@ -157,6 +157,8 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
     nodes, seats = state.nodes, state.decider.vacated(gang, counts, flavors)
     assert nodes is not None
     assert seats is not None
+    if seats.hopeless:
+        return None
     ends: list[Allocation] = []
     beside = _beside(state, planned.usage())
     if not seats.found() and not _suffice(state, seats, beside, planned):

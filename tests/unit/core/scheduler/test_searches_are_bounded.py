@@ -148,6 +148,18 @@ def test_what_thousands_of_gangs_hold_is_added_up_over_several_cycles_and_then_o
     assert turn > 1
 
 
+def test_nothing_that_others_hold_is_added_up_for_pods_larger_than_any_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = full()
+    added: list[object] = []
+    monkeypatch.setattr(ceilings._Gone, "_add", lambda gone, held, sign: added.append(held))
+    made.submit(gang("large", "q", cpu=5, priority=99, created=99.0), 1.0)
+    assert stopped(made) == []
+    assert not added
+    reason = made.reason("large")
+    assert reason is not None
+    assert "no node is large enough" in reason.message
+
+
 def test_a_search_that_would_place_pods_on_too_many_nodes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     there = Capacity()
     for name in "abc":
