@@ -1,7 +1,8 @@
 """``make up``, ``make fleet``, ``make down``: a cluster, or three, that stay, run by a supervisor in the background.
 
-``up`` prints ``export KUBECONFIG=...`` as its last line; ``up`` again replaces what runs of the same checkout. The
-supervisor's pid is recorded with its start time, so that ``down`` never signals a stranger that got the same pid.
+``up`` prints ``export KUBECONFIG=...`` as its last line, of a fleet with ``CLUSTERS=...``; ``up`` again replaces
+what runs of the same checkout. The supervisor's pid is recorded with its start time, so that ``down`` never signals a
+stranger that got the same pid.
 """
 
 import argparse
@@ -58,7 +59,12 @@ def up(arguments: argparse.Namespace) -> None:
     say(f"logs: {_state()['directory']}/logs; stop it with `make down`")
     for each in sorted(CLUSTERS.iterdir()) if CLUSTERS.exists() else ():
         say(f"{each.name}: kubectl --kubeconfig {each}")
-    print(f"export KUBECONFIG={KUBECONFIG}", flush=True)
+    print(_exports(), flush=True)
+
+
+def _exports() -> str:
+    """Return what a shell has to know of what runs, in the words of the pages."""
+    return f"export KUBECONFIG={KUBECONFIG}" + (f" CLUSTERS={CLUSTERS}" if CLUSTERS.exists() else "")
 
 
 def down(_: argparse.Namespace) -> None:
@@ -72,7 +78,7 @@ def status(_: argparse.Namespace) -> None:
     state = _state()
     if state and _is_ours(state):
         say(f"running (pid {state['pid']}, {state['directory']})")
-        print(f"export KUBECONFIG={KUBECONFIG}")
+        print(_exports())
     else:
         say("no cluster is running")
 
