@@ -131,7 +131,7 @@ async def test_a_gang_that_has_lost_a_node_before_it_was_whole_is_stopped_soon_a
         (job,) = replicas[0].view.jobs.values()
         assert job.requeue is not None
         assert (job.requeue.reason, job.requeue.attempts, job.place_seconds) == ("NoNodeLeft", 0, place)
-        assert "1 of its pods no longer fit any node" in job.requeue.message
+        assert "1 of its pods no longer fits any node" in job.requeue.message
         (said,) = reasons(replicas)
         assert "asks 2 pods of 1 cpu; 1 fit now" in said
         await cluster.add_node("small-2", cpu="1")
