@@ -319,7 +319,7 @@ def only_its_controller_makes_its_pods(
     wait_until(lambda: workload_of(owner, case)["status"]["pods"] is not None, what="it is counted")
     second = member | {"metadata": member["metadata"] | {"name": "train-1"}}
     if case.pod_sets[labels[names.POD_SET_LABEL]] == 1:
-        with pytest.raises(KubectlError, match="reservation for 1 pods"):
+        with pytest.raises(KubectlError, match="reservation for 1 pod"):
             controller.create(second)
     controller.delete("pod", "train-0")
 
