@@ -129,24 +129,35 @@ def assign(
     return Assignment(mode, level, chosen, usage, frozenset(needs), tuple(blocks), decisive, unfinished)
 
 
-def asked_in_all(
-    request: Request, counts: Mapping[str, int], available: Callable[[FlavorResource], int], block: Block
-) -> int:
-    """Return how much of its key would have to be ``available`` for ``block`` to be in the way no more.
+def nearest_way(
+    request: Request,
+    counts: Mapping[str, int],
+    available: Callable[[FlavorResource], int],
+    most: Callable[[FlavorResource], int],
+    wanted: FlavorResource,
+) -> dict[FlavorResource, int]:
+    """Return how much of each key would have to be ``available`` for a start; empty where no way is found.
 
-    A scan ends with the first pod set that finds no room: those after it may ask for the same. Where they have a choice
-    of flavors, what finds room elsewhere goes there.
+    A scan ends with the first resource that finds no room: those after it may lack some, too. Where there is a choice
+    of flavors, what finds room elsewhere goes there, and the rest is taken of ``wanted``, up to the ``most`` it gives.
     """
     taken: dict[FlavorResource, int] = {}
+
+    def lacks(way: Mapping[FlavorResource, int], limit: Callable[[FlavorResource], int]) -> int:
+        return sum(max(0, taken.get(key, 0) + more - limit(key)) for key, more in way.items())
+
     for choice in request.choices:
         asked = [want.amount(counts) for want in choice.wants]
-        ways = [dict(zip(option.keys, asked, strict=True)) for option in choice.options if option.misfit is None]
-        others = (way for way in ways if block.key not in way)
-        free = (way for way in others if all(taken.get(key, 0) + more <= available(key) for key, more in way.items()))
-        way = next(free, None) or next((way for way in ways if block.key in way), {})
-        for key, more in way.items():
+        options = (zip(option.keys, asked, strict=True) for option in choice.options if option.misfit is None)
+        ways = [{key: more for key, more in option if more} for option in options]
+        ways = [way for way in ways if not lacks(way, most)]
+        if not ways:
+            return {}
+        free = next((way for way in ways if wanted not in way and not lacks(way, available)), None)
+        there = next((way for way in ways if wanted in way), None)
+        for key, more in (free or there or min(ways, key=lambda way: lacks(way, available))).items():
             taken[key] = taken.get(key, 0) + more
-    return max(block.asked, taken.get(block.key, 0))
+    return taken
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """What stands between a waiting gang and its start: values with the numbers, and the text of each, made here only."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -15,6 +16,8 @@ class QuotaMissing:
     missing: int
     ahead: int = 0
     """Jobs before it, in its queue and in others that wait for the same room: they may take what becomes free."""
+    flavor: str = ""
+    """Where it lacks the same resource of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class QuotaTooLow:
 
     resource: str
     missing: int
+    flavor: str = ""
+    """Where it lacks the same resource of several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +57,18 @@ Blocker = QuotaMissing | QuotaTooLow | KeptForOthers | StartsBy | StartUnknown
 def render(blocker: Blocker) -> str:
     """Return what to tell the owner."""
     match blocker:
-        case QuotaMissing(resource, missing, ahead):
-            before = f" and {ahead} job{'s' if ahead > 1 else ''} before it" if ahead else ""
+        case QuotaMissing(resource, missing, ahead, flavor):
+            before = _before(ahead)
             if resource in counted_jobs.WHICH:
                 fewer = ceil(missing / MILLI)
                 jobs = "one fewer job" if fewer == 1 else f"{fewer} fewer jobs"
                 return f"needs {jobs}{counted_jobs.WHICH[resource]} running there{before}, or a higher limit"
-            return f"needs {_amount(resource, missing)}{before}"
+            return f"needs {_amount(resource, missing, flavor)}{before}"
         case QuotaTooLow(resource, missing) if resource in counted_jobs.WHICH:
             more = counted_jobs.amount_text(ceil(missing / MILLI) * MILLI, resource)
             return f"needs a limit that is higher by {more}: nobody else holds what it lacks"
-        case QuotaTooLow(resource, missing):
-            return f"needs {_amount(resource, missing)}, which only a higher quota gives"
+        case QuotaTooLow(resource, missing, flavor):
+            return f"needs {_amount(resource, missing, flavor)}, which only a higher quota gives"
         case KeptForOthers():
             return "what is free is kept for gangs ahead of it; it starts when they have started and enough is left"
         case StartsBy(seconds):
@@ -73,5 +78,21 @@ def render(blocker: Blocker) -> str:
             return f"its start time is unknown: {who} {'has' if len(unlimited) == 1 else 'have'} no run-time limit"
 
 
-def _amount(resource: str, missing: int) -> str:
-    return f"{quantity.render(missing, resource)} more {resource}"
+def render_all(blockers: Sequence[Blocker]) -> str:
+    """Return what to tell the owner of several at once: what others hold in one list."""
+    held = [each for each in blockers if isinstance(each, QuotaMissing) and each.resource not in counted_jobs.WHICH]
+    if len(held) < 2:
+        return "; ".join(map(render, blockers))
+    *others, last = (_amount(each.resource, each.missing, each.flavor) for each in held)
+    both = f"needs {', '.join(others)} and {last}"
+    before = max(each.ahead for each in held)
+    listed = f"{both}{',' if before else ''}{_before(before)}"
+    return "; ".join([listed, *(render(each) for each in blockers if each not in held)])
+
+
+def _before(ahead: int) -> str:
+    return f" and {ahead} job{'s' if ahead > 1 else ''} before it" if ahead else ""
+
+
+def _amount(resource: str, missing: int, flavor: str) -> str:
+    return f"{quantity.render(missing, resource)} more {resource}" + (f" of flavor {flavor}" if flavor else "")

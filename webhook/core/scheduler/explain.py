@@ -7,7 +7,7 @@ from heapq import nsmallest
 from math import ceil
 
 from webhook.core.assignment.decision import Attempt, Decision
-from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, asked_in_all, assign
+from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign, nearest_way
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Claim
 from webhook.core.model.barriers import HELD_UP, Barrier, FenceFull, reason_of
@@ -19,6 +19,7 @@ from webhook.core.model.blockers import (
     StartsBy,
     StartUnknown,
     render,
+    render_all,
 )
 from webhook.core.model.gang import Gang
 from webhook.core.model.moments import time_text
@@ -62,9 +63,8 @@ def explain(
     never = _of_blocks(blocks, node)
     if never is not None:
         return never
-    block, available = _deciding(blocks), partial(allocations.usage.available, node)
-    asked = asked_in_all(eclass.request, decision.counts, available, block)
-    return _short(replace(block, asked=asked), node, allocations, decision.assignment.mode, ahead)
+    lacking = _lacking(eclass, decision, _deciding(blocks), node, allocations.usage)
+    return _short(lacking, node, allocations, decision.assignment.mode, ahead)
 
 
 def barred(barrier: Barrier | Misplaced) -> Reason:
@@ -80,6 +80,21 @@ def _deciding(blocks: tuple[Block, ...]) -> Block:
         if _SEVERITY.get(block.code, 0) > _SEVERITY.get(known.code, 0):
             worst[block.key.flavor] = block
     return min(worst.values(), key=lambda block: _SEVERITY.get(block.code, 0))
+
+
+def _lacking(eclass: EquivalenceClass, decision: Decision, block: Block, node: Node, usage: Usage) -> tuple[Block, ...]:
+    """Return all of which too little is there, beginning with what decided."""
+    available, most, request, queue = partial(usage.available, node), node.potential, eclass.request, eclass.queue.spec
+    way = nearest_way(request, decision.counts, available, most, block.key)
+    if not way and queue is not None:
+        idle = Judge(lambda _key, _amount: Verdict(Mode.FIT, 0), most)
+        found = assign(request, decision.counts, queue.fungibility, idle)
+        way = dict(found.usage) if found.mode is Mode.FIT else {}
+    short = {key: asked for key, asked in way.items() if asked > available(key)}
+    if block.key in short or not short:
+        short = {block.key: 0} | short
+        short[block.key] = max(block.asked, short[block.key])
+    return tuple(Block(Code.WAITING_FOR_QUOTA, key, asked) for key, asked in short.items())
 
 
 def _of_blocks(blocks: tuple[Block, ...], node: Node) -> Reason | None:
@@ -132,12 +147,14 @@ def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
     return _cap(node.parent, key, rest)
 
 
-def _short(block: Block, node: Node, allocations: Allocations, mode: Mode, ahead: Ahead) -> Reason:
-    usage = allocations.usage
+def _short(lacking: tuple[Block, ...], node: Node, allocations: Allocations, mode: Mode, ahead: Ahead) -> Reason:
+    block, usage = lacking[0], allocations.usage
     binding = usage.scarcest(node, block.key, block.asked)
     limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
-    holders = _holders(binding, block.key, allocations)
-    missing = _missing(usage, node, block, holders, ahead(binding, block.key))
+    resources = [each.key.resource for each in lacking]
+    missing = tuple(
+        _missing(each, node, allocations, ahead, resources.count(each.key.resource) > 1) for each in lacking
+    )
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
     return Reason(
         Code.WAITING_FOR_QUOTA,
@@ -147,17 +164,21 @@ def _short(block: Block, node: Node, allocations: Allocations, mode: Mode, ahead
         asked=block.asked,
         used=usage.of(binding, block.key),
         limit=limit,
-        holders=holders,
-        help=tail + render(missing),
-        blockers=(missing,),
+        holders=_holders(binding, block.key, allocations),
+        help=tail + render_all(missing),
+        blockers=missing,
     )
 
 
-def _missing(usage: Usage, node: Node, block: Block, holders: tuple[Holder, ...], ahead: int) -> Blocker:
-    missing, resource = block.asked - usage.available(node, block.key), block.key.resource
+def _missing(block: Block, node: Node, allocations: Allocations, ahead: Ahead, by_flavor: bool) -> Blocker:
+    key = block.key
+    binding = allocations.usage.scarcest(node, key, block.asked)
+    missing, flavor = block.asked - allocations.usage.available(node, key), key.flavor if by_flavor else ""
     if missing <= 0:
         return KeptForOthers()
-    return QuotaMissing(resource, missing, ahead) if holders else QuotaTooLow(resource, missing)
+    if not _holders(binding, key, allocations):
+        return QuotaTooLow(key.resource, missing, flavor)
+    return QuotaMissing(key.resource, missing, ahead(binding, key), flavor)
 
 
 def _holders(node: Node, key: FlavorResource, allocations: Allocations) -> tuple[Holder, ...]:
@@ -252,7 +273,7 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
         for key, amount in extra(larger.usage(allocation.reclaimed), allocation).items():
             if amount > usage.available(node, key):
                 block = Block(Code.WAITING_FOR_QUOTA, key, amount)
-                return _short(block, node, state.allocations, Mode.FIT, lambda node, key: 0)
+                return _short((block,), node, state.allocations, Mode.FIT, lambda node, key: 0)
     held = allocation.reservation.counts
     fence = state.fences.shortfall(
         allocation.gang, {name: count - held.get(name, 0) for name, count in larger.counts.items()}

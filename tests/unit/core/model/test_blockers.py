@@ -10,6 +10,7 @@ from webhook.core.model.blockers import (
     StartsBy,
     StartUnknown,
     render,
+    render_all,
 )
 from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
 
@@ -54,3 +55,30 @@ from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
 )
 def test_what_is_in_the_way_is_said_in_words(blocker: Blocker, said: str) -> None:
     assert render(blocker) == said
+
+
+@pytest.mark.parametrize(
+    ("blockers", "said"),
+    [
+        ([QuotaMissing("cpu", 2000, 1)], "needs 2 more cpu and 1 job before it"),
+        ([QuotaMissing("cpu", 2000), QuotaMissing("gpu", 4000)], "needs 2 more cpu and 4 more gpu"),
+        (
+            [QuotaMissing("cpu", 2000, 1), QuotaMissing("gpu", 4000, 2), QuotaMissing("pods", 1000, 1)],
+            "needs 2 more cpu, 4 more gpu and 1 more pods, and 2 jobs before it",
+        ),
+        (
+            [QuotaTooLow("cpu", 2000), QuotaMissing("gpu", 4000), QuotaMissing(MAX_JOBS, 1000)],
+            "needs 2 more cpu, which only a higher quota gives; needs 4 more gpu; "
+            "needs one fewer job running there, or a higher limit",
+        ),
+        (
+            [QuotaMissing("gpu", 1000, flavor="a"), QuotaMissing("gpu", 3000, flavor="b"), KeptForOthers()],
+            "needs 1 more gpu of flavor a and 3 more gpu of flavor b; what is free is kept for gangs ahead of it; "
+            "it starts when they have started and enough is left",
+        ),
+    ],
+)
+def test_several_that_are_in_the_way_are_said_in_one_sentence_where_others_hold_them(
+    blockers: list[Blocker], said: str
+) -> None:
+    assert render_all(blockers) == said

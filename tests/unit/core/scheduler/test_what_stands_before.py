@@ -7,7 +7,7 @@ import pytest
 from tests.unit.core.worlds import World, gang, group, queue
 from webhook.core.model.blockers import QuotaMissing, QuotaTooLow, StartsBy, StartUnknown, render
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy, Strategy
+from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.quantity import MILLI
 from webhook.core.quota.fence import Fence
 
@@ -99,6 +99,58 @@ def test_however_many_pod_sets_have_a_choice_of_flavors_all_of_them_are_told_of(
     assert why.blockers == (QuotaMissing("cpu", 9 * MILLI),)
     world.end("runs-a")
     assert world.cycle() == ["waits"]
+
+
+def test_of_a_flavor_no_more_is_said_to_be_needed_than_it_could_ever_give() -> None:
+    world = World(queue("q", None, group(a={"cpu": 9}, b={"cpu": 9})))
+    for name in "ab":
+        world.submit(gang(f"runs-{name}", "q", 9)).cycle()
+    sets = tuple(PodSet(f"set-{number}", 1, PodPrice({"cpu": MILLI})) for number in range(18))
+    world.submit(gang("waits", "q", pod_sets=sets, created=1.0)).cycle()
+    why = world.engine.reason("waits")
+    assert why is not None
+    assert why.blockers == tuple(QuotaMissing("cpu", 9 * MILLI, flavor=flavor) for flavor in "ab")
+    assert why.help == NOBODY + "needs 9 more cpu of flavor a and 9 more cpu of flavor b"
+
+
+def needs(name: str, *sets: dict[str, int], **settings: Any) -> Gang:
+    """A gang with a pod for each of these requests."""
+    prices = (PodPrice({resource: amount * MILLI for resource, amount in each.items()}) for each in sets)
+    return gang(name, "q", pod_sets=tuple(PodSet(f"s{n}", 1, price) for n, price in enumerate(prices)), **settings)
+
+
+@pytest.mark.parametrize("groups", [({"cpu": 8, "gpu": 8},), ({"cpu": 8}, {"gpu": 8})], ids=["together", "apart"])
+@pytest.mark.parametrize("sets", [({"cpu": 2, "gpu": 4},), ({"cpu": 2}, {"gpu": 4})], ids=["one set", "two sets"])
+@pytest.mark.parametrize("settings", [{}, {"preemption": Preemption(PreemptionPolicy.LOWER_PRIORITY)}])
+@pytest.mark.parametrize("behind", [0, 1])
+def test_all_resources_of_which_too_little_is_free_are_named(
+    groups: tuple[dict[str, int], ...], sets: tuple[dict[str, int], ...], settings: dict[str, Any], behind: int
+) -> None:
+    def quota(more: int) -> Queue:
+        each = (
+            {name: most + more * (most - 6 if name == "cpu" else 3) for name, most in one.items()} for one in groups
+        )
+        return queue("q", None, *(group(**{f"f{n}": one}) for n, one in enumerate(each)), **settings)
+
+    world = World(quota(0)).submit(needs("runs", {"cpu": 8, "gpu": 7}))
+    world.cycle()
+    world.submit(*(needs(f"waits-{n}", *sets, created=1.0 + n) for n in range(behind + 1))).cycle()
+    why = world.engine.reason(f"waits-{behind}")
+    assert why is not None
+    assert why.blockers == (QuotaMissing("cpu", 2 * MILLI, behind), QuotaMissing("gpu", 3 * MILLI, behind))
+    assert why.help.endswith("needs 2 more cpu and 3 more gpu" + (", and 1 job before it" if behind else ""))
+    world.set_policy(quota(1))
+    assert world.cycle() == ["waits-0"]
+
+
+def test_a_resource_of_which_nothing_is_asked_is_not_said_to_be_missing() -> None:
+    world = World(queue("q", None, group(f={"cpu": 8, "gpu": 8}))).submit(needs("runs", {"cpu": 8, "gpu": 8}))
+    world.cycle()
+    world.set_policy(queue("q", None, group(f={"cpu": 4, "gpu": 8})))
+    world.submit(needs("waits", {"cpu": 0, "gpu": 1}, created=1.0)).cycle()
+    why = world.engine.reason("waits")
+    assert why is not None
+    assert why.blockers == (QuotaMissing("gpu", MILLI),)
 
 
 def test_of_several_that_a_resource_quota_keeps_out_each_is_told_how_many_jobs_are_before_it() -> None:
