@@ -14,17 +14,25 @@ from webhook.untyped.yaml_text import Measure, UnreadableYaml, documents
 
 NAME: Final = "tutti-policy"
 NAMESPACE: Final = names.SYSTEM_NAMESPACE
+LENGTH_MAX: Final = 64 << 10
+"""Characters of policy that a ConfigMap may be given, some 500 LocalQueues: all is read in one turn of a loop."""
 
 
 def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, object], ...], tuple[Problem, ...]]:
     """Return the policy objects in a ConfigMap, by entry name and order, and what could not be read.
 
-    An entry that is not YAML, or a document that is not an object, is left out with a problem; the others count.
+    An entry that is not YAML, or a document that is not an object, is left out with a problem; the others count. A text
+    that is too long has a problem and counts all the same: no stored policy may vanish.
     """
     problems: list[Problem] = []
     objects: list[Mapping[str, object]] = []
     measure = Measure()
-    for _, entry in sorted(Place(config_map, "", problems)["data"].mapping().items()):
+    entries = Place(config_map, "", problems)["data"].mapping()
+    if sum(len(each.value) for each in entries.values() if isinstance(each.value, str)) > LENGTH_MAX:
+        Place("", "/data", problems).error(
+            f"is longer than {LENGTH_MAX} characters together", "apply some of its objects by themselves instead"
+        )
+    for _, entry in sorted(entries.items()):
         for index, document in enumerate(each for whole in _documents(entry, measure) for each in _flat(whole)):
             if isinstance(document, Mapping):
                 objects.append(document)

@@ -106,12 +106,12 @@ def _config_map(
     obj: Mapping[str, object], old: Mapping[str, object] | None, stored: list[Mapping[str, object]]
 ) -> tuple[Problem, ...]:
     objects, problems = config_map.objects_of(obj)
-    before, _ = config_map.objects_of(old) if old is not None else ((), ())
+    before, unread = config_map.objects_of(old) if old is not None else ((), ())
     replaced = {source_of(known) for known in before}
     rest = [known for known in stored if source_of(known) not in replaced]
     known_problems = set(policy_compiler.compile_policy(rest).problems)
     added = [d for d in policy_compiler.compile_policy([*rest, *objects]).problems if d not in known_problems]
-    return (*problems, *added)
+    return (*(problem for problem in problems if problem not in unread), *added)
 
 
 def _answer(problems: tuple[Problem, ...]) -> Answer:

@@ -1,7 +1,7 @@
 """Policy from a ConfigMap: every document counts, and what cannot be read is named and left out."""
 
 from webhook.dialects.compiler import compile_policy
-from webhook.dialects.config_map import objects_of
+from webhook.dialects.config_map import LENGTH_MAX, objects_of
 
 SOUND = """
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -47,6 +47,14 @@ def test_a_document_that_is_no_object_is_named() -> None:
     objects, problems = objects_of({"data": {"list": "- a\n- b\n---\n" + LOCAL}})
     assert len(objects) == 1
     assert [problem.path for problem in problems] == ["/data/list#0"]
+
+
+def test_a_text_that_is_too_long_is_named_and_counts_all_the_same() -> None:
+    filling = LENGTH_MAX - len(SOUND) - len(LOCAL)
+    assert objects_of({"data": {"a": SOUND, "b": LOCAL, "c": "#" * filling}})[1] == ()
+    objects, problems = objects_of({"data": {"a": SOUND, "b": LOCAL, "c": "#" * (filling + 1)}})
+    assert len(objects) == 3
+    assert [problem.path for problem in problems] == ["/data"]
 
 
 def test_tags_that_would_run_code_are_not_yaml_here() -> None:

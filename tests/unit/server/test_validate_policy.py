@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.unit.server.reviews import Answered, ask, review, view
+from webhook.dialects.config_map import LENGTH_MAX
 from webhook.server.gate import Gate
 
 GROUP = "kueue.x-k8s.io/v1beta1"
@@ -56,15 +57,30 @@ async def test_a_broken_queue_stays_editable_beside_its_spec() -> None:
     assert (await judge(deleted, FLAVOR, broken, old=broken)).allowed
 
 
-async def test_the_policy_config_map_is_judged_as_a_whole() -> None:
-    def config_map(text: str) -> dict[str, Any]:
-        metadata = {"name": "tutti-policy", "namespace": "tutti-system"}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a.yaml": text}}
+def config_map(text: str) -> dict[str, Any]:
+    metadata = {"name": "tutti-policy", "namespace": "tutti-system"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a.yaml": text}}
 
+
+async def test_the_policy_config_map_is_judged_as_a_whole() -> None:
     gate = Gate(view())
     for text, code in (("kind: [", 422), ("", 200), ("just text", 422)):
         body = review(config_map(text), namespace="tutti-system", resource="configmaps")
         assert (await ask(gate, "/validate/policy", body)).code == code
+
+
+async def test_no_config_map_grows_longer_than_a_loop_reads_at_once_and_one_that_is_stays_editable() -> None:
+    async def changed(before: str, after: str) -> Answered:
+        body = review(config_map(after), old=config_map(before), operation="UPDATE", resource="configmaps")
+        return await ask(Gate(view()), "/validate/policy", body)
+
+    allowed, long = "#" * LENGTH_MAX, "#" * (LENGTH_MAX + 1)
+    assert (await changed("", allowed)).allowed
+    refused = await changed("", long)
+    assert refused.code == 422
+    assert f"/data: is longer than {LENGTH_MAX} characters" in refused.message
+    assert (await changed(long, f"{long} edited")).allowed
+    assert (await changed(long, "")).allowed
 
 
 async def test_deletion_passes_and_other_operations_do_not() -> None:
