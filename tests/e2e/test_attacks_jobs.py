@@ -305,6 +305,22 @@ def test_what_an_admitted_job_made_is_not_deleted_from_above_its_pods(owner: Kub
     wait_until(lambda: not owner.pods(), what="all of it goes")
 
 
+def test_what_a_job_of_no_queue_made_is_not_deleted_from_above_its_pods_either(owner: Kubectl, admin: Kubectl) -> None:
+    """It bears no more marks than what ran before Tutti came: four pods would run of a job that is charged for two."""
+    owner.create(jobset("old", 2, pod_template()))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
+    give_queue(admin, 2)
+    again = "its controller would make it again"
+    wait_until(
+        lambda: again in owner.refused("delete", "job", "old-workers-0", "--cascade=orphan", "--dry-run=server"),
+        what="the policy has seen the queue",
+    )
+    assert again in owner.refused("delete", "job", "old-workers-0", "--cascade=orphan")
+    assert again in owner.refused("delete", "--raw", f"/apis/batch/v1/namespaces/{owner.namespace}/jobs/old-workers-0")
+    owner("delete", "job", "old-workers-0", "--wait=false")
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="its controller makes it again")
+
+
 def test_the_jobs_of_a_job_set_that_waits_do_not_start_without_its_queue(gated: Kubectl, admin: Kubectl) -> None:
     """Nothing was admitted, so that nobody minds that they are let go; a Job that is made there is given a queue."""
     gated.create(jobset("set", 16, pod_template()))
