@@ -268,14 +268,22 @@ CHAINED = "ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES256-SHA384:ECDHE-ECDSA-AES12
 """Suites in CBC mode, which clients of TLS 1.2 may offer beside others."""
 
 
-async def test_who_offers_suites_in_cbc_mode_alone_gets_no_connection(web: tuple[Served, Path]) -> None:
-    server, _ = web
-    assert server.trust is not None
-    server.trust.maximum_version = ssl.TLSVersion.TLSv1_2
-    server.trust.set_ciphers(f"{CHAINED}:ECDHE-ECDSA-AES128-GCM-SHA256:@SECLEVEL=0")
-    wire = await server.connect()
-    assert wire.writer.get_extra_info("cipher")[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
-    wire.close()
-    server.trust.set_ciphers(f"{CHAINED}:@SECLEVEL=0")
+async def takes_no_suite_in_cbc_mode(port: int, trust: ssl.SSLContext) -> None:
+    """Fail unless a port of localhost chooses another suite, and refuses who has no other."""
+
+    async def chosen(suites: str) -> str:
+        trust.set_ciphers(f"{suites}:@SECLEVEL=0")
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname="localhost")
+        writer.close()
+        return str(writer.get_extra_info("cipher")[0])
+
+    trust.maximum_version = ssl.TLSVersion.TLSv1_2
+    assert await chosen(f"{CHAINED}:ECDHE-ECDSA-AES128-GCM-SHA256") == "ECDHE-ECDSA-AES128-GCM-SHA256"
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        await server.connect()
+        await chosen(CHAINED)
+
+
+async def test_who_offers_suites_in_cbc_mode_alone_gets_no_connection(
+    web: tuple[Served, Path], trust: ssl.SSLContext
+) -> None:
+    await takes_no_suite_in_cbc_mode(web[0].listener.port, trust)

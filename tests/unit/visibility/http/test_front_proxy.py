@@ -11,7 +11,7 @@ import pytest
 import structlog
 import trustme
 
-from tests.unit.server.http.test_tls import issue
+from tests.unit.server.http.test_tls import issue, takes_no_suite_in_cbc_mode
 from tests.unit.visibility.world import World
 from webhook.errors import Forbidden
 from webhook.kube.client_certificate import common_name
@@ -90,6 +90,18 @@ async def front(
     listener = await serve(app, "127.0.0.1", 0, tls=certificate.context)
     yield proxy, listener
     await listener.close()
+
+
+async def test_who_offers_suites_in_cbc_mode_alone_gets_no_connection_to_the_read_api_either(
+    front: tuple[FrontProxy, ListeningApp], serving: trustme.CA, proxies: trustme.CA
+) -> None:
+    proxy, listener = front
+    trust = ssl.create_default_context()
+    serving.configure_trust(trust)
+    await takes_no_suite_in_cbc_mode(listener.port, trust)
+    assert await proxy.reread(), "from now on callers are asked for a certificate"
+    proxies.issue_cert(common_name="front-proxy", key_type=EC).configure_cert(trust)
+    await takes_no_suite_in_cbc_mode(listener.port, trust)
 
 
 async def test_only_the_front_proxys_certificate_opens_the_api(
