@@ -11,7 +11,7 @@ up to a hundred times that, so both are done in steps of a few milliseconds: who
 
 import asyncio
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from itertools import accumulate
 from typing import Final, TypeVar
 
@@ -27,8 +27,11 @@ _BUT_BRACKETS_AND_QUOTES: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))
 _STEP: Final = tuple({"[": 1, "{": 1, "]": -1, "}": -1}.get(chr(byte), 0) for byte in range(256))
 _SHORT: Final = 4096
 """Up to here folding is the faster way; beyond it would look at all of it once a level."""
-_RUNS: Final = re.compile(rb'(?:"(?:[^"\\]++|\\.)*+"[^][{}"]*+)++|[\[{]++|[\]}]++', re.DOTALL)
-"""Strings with what is between them, so that no bracket of theirs is one; brackets that open; brackets that close."""
+_RUNS: Final = re.compile(rb'(?:"(?:[^"\\]++|\\.)*+"[^][{}"]*+)++|[\[{]++|[\]}]++|"', re.DOTALL)
+"""Strings with what is between them, so that no bracket of theirs is one; brackets that open; brackets that close; the
+quote of a string that has no end here.
+"""
+_REST_OF_STRING: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _RUNS_A_STEP: Final = 4_000
 _BYTES_A_STEP: Final = 1 << 16
 
@@ -100,10 +103,7 @@ def _brackets(raw: bytes) -> Generator[None, None, bytes]:
     start = 0
     in_string = False
     while start < len(raw):
-        end = start + _BYTES_A_STEP
-        part = raw[start:end]
-        if (len(part) - len(part.rstrip(b"\\"))) % 2:
-            part += raw[end : end + 1]
+        part = raw[start : _end_of_part(raw, start)]
         start += len(part)
         if b"\\" in part:
             part = part.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -146,13 +146,44 @@ def _stays_within(brackets: bytes, levels: int) -> Generator[None, None, bool]:
 def _cut(raw: bytes, levels: int) -> Steps:
     kept: list[bytes] = []
     resumed = depth = 0
-    for number, run in enumerate(_RUNS.finditer(raw), start=1):
-        if not number % _RUNS_A_STEP:
+    for run, step in _runs(raw):
+        if not step:
             yield
-        step = _STEP[raw[run.start()]] * (run.end() - run.start())
-        if depth <= levels < depth + step:
-            kept += (raw[resumed : run.start() + levels - depth], b"null")
+        elif depth <= levels < depth + step:
+            kept += (raw[resumed : run + levels - depth], b"null")
         elif depth + step <= levels < depth:
-            resumed = run.start() + depth - levels
+            resumed = run + depth - levels
         depth += step
     return b"".join((*kept, b"" if depth > levels else raw[resumed:]))
+
+
+def _runs(raw: bytes) -> Iterator[tuple[int, int]]:
+    """Yield where brackets stand beside one another and how many levels they go down, or up; and now and then 0 levels,
+    which is time for a pause.
+    """
+    start, in_string = 0, False
+    while start < len(raw):
+        end = _end_of_part(raw, start)
+        if in_string:
+            rest = _REST_OF_STRING.match(raw, start, end)
+            assert rest is not None, "it matches nothing, too"
+            start = rest.end() + 1
+        in_string = start > end
+        for number, run in enumerate(_RUNS.finditer(raw, start, end), start=1):
+            step = _STEP[raw[run.start()]]
+            if step:
+                yield run.start(), step * (run.end() - run.start())
+            elif run.end() - run.start() == 1:
+                in_string = True
+                break
+            if not number % _RUNS_A_STEP:
+                yield run.start(), 0
+        start = end
+        yield start, 0
+
+
+def _end_of_part(raw: bytes, start: int) -> int:
+    """Return where a part ends that begins at ``start``: not within an escape, if it does not begin in one."""
+    part = raw[start : start + _BYTES_A_STEP]
+    odd = (len(part) - len(part.rstrip(b"\\"))) % 2
+    return min(len(raw), start + len(part) + odd)

@@ -83,6 +83,23 @@ def test_what_is_long_and_crafted_to_be_deep_is_cut_in_many_steps(raw: bytes) ->
     assert sum(1 for _ in shallow_in_steps(raw)) > 20
 
 
+@pytest.mark.parametrize(
+    "wide",
+    [
+        b"[%s1]" % (b"1," * 1_000_000),
+        b"[%s1]" % (b" " * 2_000_000),
+        b"{%s}" % b",".join(b'"a.b/%d":"9P"' % number for number in range(120_000)),
+        b'"%s"' % (rb"\"" * 1_000_000),
+        b'"%s"' % (b"a" * 2_000_000),
+    ],
+    ids=["numbers", "blanks", "names", "escapes", "letters"],
+)
+def test_whatever_stands_beside_what_is_too_deep_it_is_looked_at_and_cut_in_steps_of_so_many_bytes(wide: bytes) -> None:
+    raw = b'{"deep":%s,"wide":%s}' % (nested(200), wide)
+    assert sum(1 for _ in shallow_in_steps(raw)) > 1.9 * len(raw) / LONG_BYTES
+    assert shallow(raw) == b'{"deep":%s,"wide":%s}' % (nested(99, core="null"), wide)
+
+
 def test_a_long_text_of_escapes_and_strings_is_looked_at_in_many_steps() -> None:
     raw = b"[%s1]" % (rb'["\"[","]",{}],' * 100_000)
     assert sum(1 for _ in shallow_in_steps(raw)) > 20
