@@ -273,7 +273,7 @@ def test_a_job_without_a_queue_in_a_namespace_that_has_queues_is_warned_about_on
         (
             "pytorchjob",
             at(("pytorchReplicaSpecs", "Worker", "replicas"), 2),
-            "pod set worker would have 2 pods, 1 are reserved",
+            "pod set worker would have 2 pods, 1 is reserved",
         ),
         (
             "pytorchjob",
