@@ -211,59 +211,68 @@ class Occupancy:
         return freed
 
     def _allot(self, held: Held, flavors: Mapping[str, Flavor]) -> None:
-        entry, capacity = held.reservation, self.capacity
+        entry = held.reservation
         uid, vacated = entry.uid, self._vacated.pop(entry.uid, [])
         self.short.pop(uid, None)
         self._unkept.discard(uid)
         if entry.adopted or entry.loose_pods:
             # The pods of those that are not marked are not told from others.
             return
-        known, bound = capacity.allotments.get(uid), capacity.bound_of(uid)
-        before = {} if known is None else known.places
-        places: dict[str, dict[str, int]] = {}
+        known, bound = self.capacity.allotments.get(uid), self.capacity.bound_of(uid)
         shapes = {each.name: _shape(held, each.name, flavors) for each in entry.pod_sets}
-        others = {name: dict(nodes) for name, nodes in before.items() if name in shapes}
+        places = {name: Counter(on) for name, on in (known.places if known else {}).items() if name in shapes}
+        missing, owed = dict[str, int](), dict[str, Counter[str]]()
         for each in entry.pod_sets:
-            own = Counter(before.get(each.name, {}))
-            for node in [node for node in own if not self._admits(node, shapes[each.name])]:
-                # It was cordoned, or is not ready, or gone: what was to go there goes elsewhere.
-                del own[node]
-            for node in own:
-                # Somebody else's pods came to where these were to go.
-                own[node] -= min(own[node], self._too_many(node, shapes[each.name]))
-            here = Counter({node: pods for (name, node), pods in bound.items() if name == each.name})
-            missing = max(0, each.count - held.given_back.get(each.name, 0) - here.total())
-            self._freed |= own.total() > missing
-            for node in sorted(own):
-                own[node] -= min(own[node], max(0, own.total() - missing))
-            meant = [node for name, node in vacated if name == each.name]
+            name, shape = each.name, shapes[each.name]
+            here = Counter({node: pods for (pod_set, node), pods in bound.items() if pod_set == name})
+            missing[name] = max(0, each.count - held.given_back.get(name, 0) - here.total())
+            own = places[name] = self._kept(places.get(name, Counter()), shape, missing[name])
+            self._keep(uid, shapes, places)
+            meant = [node for pod_set, node in vacated if pod_set == name]
             meant += (Counter(each.places) - here - own).elements()
-            owed = Counter(meant[: max(0, missing - own.total())])
-            for node in owed:
+            owed[name] = Counter(meant[: max(0, missing[name] - own.total())])
+            for node in owed[name]:
                 # Others may be kept room there by now, of which its entry says nothing.
-                fitting = min(owed[node], self._fitting(node, shapes[each.name]))
-                owed[node] -= fitting
+                fitting = min(owed[name][node], self._fitting(node, shape))
+                owed[name][node] -= fitting
                 own[node] += fitting
-            places[each.name] = dict(+own)
-            if meant:
-                capacity.allot(uid, Allotment(shapes, {**others, **places}))
-            if own.total() < missing:
-                # Beside what it has already, and what its other sets have.
-                capacity.allot(uid, Allotment(shapes, {**others, **places}))
-                own.update(place_most(capacity, Asked(each.name, shapes[each.name], missing - own.total())))
-            if own.total() < missing and entry.stopping is not None:
+            self._keep(uid, shapes, places)
+        for each in entry.pod_sets:
+            # Once all sets have what was meant for them: none of it is there for what another one lacks.
+            name, own = each.name, places[each.name]
+            if own.total() < missing[name]:
+                own.update(place_most(self.capacity, Asked(name, shapes[name], missing[name] - own.total())))
+            lacks = missing[name] - own.total()
+            if lacks and entry.stopping is not None:
                 self._unkept.add(uid)
-            elif own.total() < missing and (each.places or each.domain):
-                self.short[uid] = self.short.get(uid, 0) + missing - own.total()
+            elif lacks and (each.places or each.domain):
+                self.short[uid] = self.short.get(uid, 0) + lacks
             # What becomes free where they were to go is theirs before anybody else's.
-            own.update(
-                [node for node in owed.elements() if self._admits(node, shapes[each.name])][: missing - own.total()]
-            )
-            places[each.name] = dict(+own)
-        if places != before or capacity.allotments.get(uid) is not known:
-            capacity.withdraw(uid)
-            if any(places.values()):
-                capacity.allot(uid, Allotment(shapes, places))
+            own.update([node for node in owed[name].elements() if self._admits(node, shapes[name])][:lacks])
+            self._keep(uid, shapes, places)
+
+    def _kept(self, own: Counter[str], shape: Shape, missing: int) -> Counter[str]:
+        """Return what remains of the places that a pod set had until now, of which so many pods are to come."""
+        # A node was cordoned, or is not ready, or gone: what was to go there goes elsewhere. Or others' pods came.
+        own = Counter(
+            {
+                node: pods - min(pods, self._too_many(node, shape))
+                for node, pods in own.items()
+                if self._admits(node, shape)
+            }
+        )
+        self._freed |= own.total() > missing
+        for node in sorted(own):
+            own[node] -= min(own[node], max(0, own.total() - missing))
+        return own
+
+    def _keep(self, uid: str, shapes: Mapping[str, Shape], places: Mapping[str, Counter[str]]) -> None:
+        """Have just these places allotted to a gang."""
+        known, now = self.capacity.allotments.get(uid), {name: dict(+own) for name, own in places.items()}
+        if now != ({} if known is None else known.places):
+            self.capacity.withdraw(uid)
+            if any(now.values()):
+                self.capacity.allot(uid, Allotment(shapes, now))
 
     def _too_many(self, name: str, shape: Shape) -> int:
         """Return how many pods of a shape would have to leave a node for it not to be overfull."""

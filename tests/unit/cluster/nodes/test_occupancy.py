@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import gang
@@ -310,3 +310,37 @@ def test_a_set_keeps_its_place_though_another_of_its_gang_finds_none() -> None:
         cluster.touch("g")
         cluster.settle([Held(each, {}, asking) for each in cluster.unsettled()], {})
         assert cluster.cpus() == {"a": -5, "b": 0}, "what it does not get of the one is owed there"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), min_size=1, max_size=3),
+    st.lists(st.integers(0, 2), min_size=3, max_size=3),
+)
+@example([(1, "a"), (1, "b")], [2, 1, 0])
+def test_no_two_sets_of_a_gang_are_kept_the_same_room(sets: list[tuple[int, str]], others: list[int]) -> None:
+    """Where others are by now where one set was to go, it is not to find the room that another set was to have."""
+    cluster, whole, asking = Cluster(), entry("g"), gang("g", "q", pods=2, cpu=2)
+    cluster.put_node(stored_node("c"))
+    for node_name, pods in zip("abc", others, strict=True):
+        for number in range(pods):
+            cluster.put_pod(pod(f"other-{node_name}-{number}", node_name, 2))
+    reserved, of_gang = whole.pod_sets[0], asking.pod_sets[0]
+    cluster.set_reservations(
+        {
+            "g": replace(
+                whole,
+                pod_sets=tuple(
+                    replace(reserved, name=str(number), count=pods, places={on: pods} if pods else {})
+                    for number, (pods, on) in enumerate(sets)
+                ),
+            )
+        }
+    )
+    named = tuple(replace(of_gang, name=str(number), count=pods) for number, (pods, _) in enumerate(sets))
+    cluster.settle([Held(each, {}, replace(asking, pod_sets=named)) for each in cluster.unsettled()], {})
+    if sum(pods for pods, _ in sets) + sum(others) <= 6:
+        assert cluster.short == {}
+        assert min(cluster.cpus().values()) >= 0
+    else:
+        assert cluster.short
+        assert max(cluster.cpus().values()) == 0
