@@ -36,6 +36,7 @@ PAST_FAILURES = (
     ("calm with nested cohorts", 3102873042),
     ("rough on few nodes in racks", 1716558228),
     ("crashing on few nodes", 726000007),
+    ("crashing with plain pods", 726000006),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that

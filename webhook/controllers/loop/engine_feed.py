@@ -127,7 +127,7 @@ class EngineFeed:
         """Take back what the engine admitted: it cannot go into the ledger as it is."""
         record = self._gangs.of(reservation.uid)
         record.on(Event.WITHDRAWN)
-        self._engine.release(reservation.uid)
+        self._engine.turn_back(reservation.uid)
         self._view.fences.drop_reservation(reservation.namespace, reservation.uid)
 
     def adopt(self, reservation: Reservation, gang: Gang, job: JobRecord) -> None:

@@ -103,6 +103,15 @@ class EnsembleEngine:
         if key is not None:
             self._tidy(uid, key)
 
+    def turn_back(self, uid: str) -> None:
+        """Take back an admission that is not carried out, as ``Engine.turn_back`` does."""
+        group = self._group_of(uid)
+        if group is not None and uid in group.held and group.held[uid].reservation.membership is not None:
+            self._engine.renounce(group.uid)
+        else:
+            self._engine.renounce(uid)
+        self.release(uid)
+
     def siblings(self, uid: str) -> list[str]:
         """Return the uids of the other jobs that hold what they were admitted with together with this one."""
         group = self._group_of(uid)
@@ -135,7 +144,7 @@ class EnsembleEngine:
         if whole.uid != group.uid:
             if not group.makes_quorum_with(whole, going):
                 # The same cycle stops those that it was to join: it waits with them.
-                self._engine.release(whole.uid)
+                self._engine.turn_back(whole.uid)
                 fences.drop_reservation(whole.namespace, whole.uid)
                 return ()
             group.held[whole.uid] = Part(whole, group.waiting.pop(whole.uid, gang))

@@ -126,6 +126,16 @@ class Engine:
         if after is not None:
             state.pending.submit(after, after.not_before_seconds - 1)
 
+    def renounce(self, uid: str) -> None:
+        """Decide again about claims that await ``uid`` if its stop was planned: what it holds was never stored."""
+        if uid in self.state.allocations.stopping:
+            self.state.renounce(uid)
+
+    def turn_back(self, uid: str) -> None:
+        """Take back an admission that is not carried out, and the claims of those that the same plan stops it for."""
+        self.renounce(uid)
+        self.release(uid)
+
     @property
     def nodes(self) -> Capacity | None:
         """What is free on which node; None while the nodes are not known."""

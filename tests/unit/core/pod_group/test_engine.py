@@ -294,6 +294,19 @@ def test_what_one_plan_admits_and_stops_is_named_job_by_job() -> None:
     assert [(p.uid, p.by) for p in plan.preempted] == [("a", "owner"), ("b", "owner")]
 
 
+def test_what_one_plan_admits_and_stops_and_is_turned_back_is_awaited_by_nobody() -> None:
+    together = (job("a", pods=1, quorum=3, created=1.0), job("b", pods=2, quorum=3, created=2.0))
+    for admitted in (together, (gang("alone", "q", pods=3, created=1.0),)):
+        world = in_one_cohort(*admitted)
+        assert {each.uid for each in world.plan().preempted} == {each.uid for each in admitted}
+        assert world.engine.claims().keys() == {"owner"}
+        for each in admitted:
+            world.engine.turn_back(each.uid)
+            world.fences.drop_reservation(each.namespace, each.uid)
+        assert world.engine.claims() == {}
+        assert [each.uid for each in world.plan().admitted] == ["large"], "nobody claims, the first in order goes"
+
+
 def test_who_was_to_join_those_that_the_same_plan_stops_waits_with_them() -> None:
     world = Shared(queue("q", 4, preemption=LOWER))
     world.submit(job("a", pods=1, quorum=2, created=1.0), job("b", pods=1, quorum=2, created=2.0))
