@@ -453,8 +453,8 @@ MUTANTS: Final = (
         "N",
         "room on nodes is kept for gangs that another leader admitted",
         OCCUPANCY,
-        "        before = {} if known is None else known.places\n",
-        "        if known is None:\n            return\n        before = known.places\n",
+        "        missing, owed = dict[str, int]()",
+        "        if known is None:\n            return\n        missing, owed = dict[str, int]()",
         "tests/simulation -k 'few and nodes'",
     ),
     Mutant(
