@@ -9,6 +9,7 @@ instead: a refusal names what may not be used, and the command that lists the re
 Run ``python -m manifests.rights_to_use`` after changing this file or the job kinds.
 """
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,12 +22,13 @@ from manifests.registrations import job_rules, rule, selector
 from webhook.core.model import names
 from webhook.dialects.kueue import objects as kueue
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.shipped import APPWRAPPER, ENTRIES
 from webhook.untyped.paths import render
 
 TARGET: Final = Path(__file__).parent / "components" / "right-to-use" / "policies.yaml"
 ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    # Where kinds without pod templates name priority classes. What makes other jobs (a TrainJob) needs no row: those
-    # are judged as they are made. Argo's podSpecPatch is text that CEL cannot read.
+    # Where kinds without pod templates name priority classes. Argo's podSpecPatch is text that CEL cannot read, and an
+    # AppWrapper may say that the pods of a kind that nobody knows are anywhere in it.
     "SparkApplication.sparkoperator.k8s.io": (
         "spec.batchSchedulerOptions.priorityClassName",
         "spec.driver.priorityClassName",
@@ -40,6 +42,9 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
         "spec.templates[*].priorityClassName",
     ),
 }
+_CLASS: Final = "spec.priorityClassName"
+_WRAPPED: Final = "spec.components[*].template"
+_RUNTIME: Final = "spec.template.spec.replicatedJobs[*].template.spec.template"
 _OWN_ACCOUNTS: Final = "'system:serviceaccount:' + request.namespace + ':'"
 _FOR_OTHERS: Final = (
     "request.userInfo.username.startsWith('system:serviceaccount:')\n"
@@ -113,6 +118,13 @@ def priority_classes_of_pods() -> list[dict[str, Any]]:
     return _priorities("pods", [rule("", ["pods"], ["CREATE", "UPDATE"])], listed, conditions)
 
 
+def priority_classes_of_runtimes() -> list[dict[str, Any]]:
+    """A TrainJob has the priority that its runtime's templates name: a namespace's own runtimes are judged."""
+    listed = [_at(root, f"{_RUNTIME}.{_CLASS}") for root in ("object", "oldObject")]
+    rules = [rule("trainer.kubeflow.org", ["trainingruntimes"], ["CREATE", "UPDATE"])]
+    return _priorities("trainingruntime", rules, listed, [NOT_OURS])
+
+
 def _priorities(
     name: str, rules: list[dict[str, Any]], listed: Sequence[str], conditions: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -145,29 +157,38 @@ def _priorities(
 
 def classes(root: str, family: Family) -> str:
     """Return an expression: the names of the priority classes that an object's own fields and pod templates give."""
-    fields = sorted({render(path) for kind in family.kinds for path in kind.priority_classes})
-    own = [f"[{cel.step(root, path)}.orValue('')]" for path in fields]
-    templates = [path for path in family.label_paths if path.endswith("emplate.metadata") and path.count("[*]") < 2]
-    of_pods = [path.removesuffix(".metadata") + ".spec.priorityClassName" for path in templates]
-    of_pods += [path for kind in family.kinds for path in ELSEWHERE.get(kind.key, ())]
-    return " +\n".join([*own, *(_at(root, path) for path in of_pods)]) or "['']"
+    paths = [path for kind in family.kinds for path in _classes_of(kind)]
+    return " +\n".join(_at(root, path) for path in dict.fromkeys(paths)) or "['']"
 
 
-def _at(root: str, path: str) -> str:
-    for mark, empty in (("[*]", "[]"), ("{*}", "{}")):
-        head, found, tail = path.partition(mark)
-        if found:
-            items = f"{cel.step(root, head)}.orValue({empty})"
-            item = "item" if mark == "[*]" else f"{items}[item]"
-            return f"{items}.map(item, {cel.step(item, tail)}.orValue(''))"
-    return f"[{cel.step(root, path)}.orValue('')]"
+def _classes_of(kind: JobKind) -> list[str]:
+    own = sorted(render(path) for path in kind.priority_classes)
+    templates = [path for path in cel.label_paths(kind) if path.endswith("emplate.metadata")]
+    of_pods = [path.removesuffix("metadata") + _CLASS for path in templates]
+    wrapped = (path for each in ENTRIES if each != kind for path in _classes_of(each)) if kind == APPWRAPPER else ()
+    inside = [f"{_WRAPPED}.{path}" for path in wrapped]
+    return [*own, *of_pods, *inside, *ELSEWHERE.get(kind.key, ())]
+
+
+def _at(root: str, path: str, item: str = "item") -> str:
+    """Return an expression: the names at a path, as a list; ``item`` is a variable that ``root`` does not use."""
+    found = re.search(r"\[\*\]|\{\*\}", path)
+    if found is None:
+        return f"[{cel.step(root, path)}.orValue('')]"
+    head, tail = path[: found.start()], path[found.end() :]
+    items = f"{cel.step(root, head)}.orValue({'[]' if found[0] == '[*]' else '{}'})"
+    each = item if found[0] == "[*]" else f"{items}[{item}]"
+    if re.search(r"\[\*\]|\{\*\}", tail) is None:
+        return f"{items}.map({item}, {cel.step(each, tail)}.orValue(''))"
+    # CEL cannot make one list of a list of lists. No name has a comma.
+    return f"{items}.map({item}, {_at(each, tail, item + '_of')}.join(',')).join(',').split(',')"
 
 
 def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     """Return all policies and their bindings."""
     families = cel.families(kinds)
     of_jobs = (document for family in families for document in priority_classes(family))
-    return [*cluster_queues(), *of_jobs, *priority_classes_of_pods()]
+    return [*cluster_queues(), *of_jobs, *priority_classes_of_runtimes(), *priority_classes_of_pods()]
 
 
 if __name__ == "__main__":

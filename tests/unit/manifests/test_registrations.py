@@ -14,8 +14,10 @@ from tests.unit.manifests.documents import documents_of, named
 from webhook.core.model import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.kinds.shipped import APPWRAPPER, TRAINJOB
 from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Form, Ours, Place, Writer
 from webhook.server.review.resources_table import BUILT_IN, Handling
+from webhook.untyped.paths import render
 
 DOCUMENTS = documents_of("base")
 MUTATING = named(DOCUMENTS, "MutatingWebhookConfiguration", "tutti")["webhooks"]
@@ -107,9 +109,28 @@ def test_the_pod_templates_of_every_job_kind_are_looked_into(kind: JobKind) -> N
 
 
 @pytest.mark.parametrize("kind", KIND_LIST, ids=KINDS.keys())
-def test_priority_classes_of_every_kind_are_looked_for_in_it_or_in_the_jobs_that_it_makes(kind: JobKind) -> None:
+def test_priority_classes_of_every_kind_are_looked_for_in_it_or_in_the_runtime_that_it_names(kind: JobKind) -> None:
     looked = rights_to_use.classes("object", cel.Family(kind.group, (kind,)))
-    assert ".?priorityClassName" in looked or kind.child_kinds
+    assert ".?priorityClassName" in looked or kind == TRAINJOB
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KIND_LIST if kind.pod_sets], ids=lambda kind: kind.key)
+def test_priority_classes_of_what_an_appwrapper_wraps_are_looked_for_in_each_of_its_templates(kind: JobKind) -> None:
+    looked = rights_to_use.classes("object", cel.Family(APPWRAPPER.group, (APPWRAPPER,)))
+    for path in cel.label_paths(kind):
+        head, *more = re.split(r"\[\*\]|\{\*\}", f"template.{path.removesuffix('.metadata')}.spec.priorityClassName")
+        assert cel.step("item", head) in looked
+        assert all(cel.step("", tail) in looked for tail in more)
+    assert all(cel.step("item", f"template.{render(path)}") in looked for path in kind.priority_classes)
+
+
+def test_priority_classes_of_runtimes_are_a_right_too() -> None:
+    """A TrainJob waits with the priority that its runtime names, and stops others by it before its pods are judged."""
+    (policy, _) = rights_to_use.priority_classes_of_runtimes()
+    assert policy in rights_to_use.documents(KIND_LIST)
+    (looked,) = [it["expression"] for it in policy["spec"]["variables"] if it["name"] == "pods"]
+    assert ".?replicatedJobs" in looked
+    assert ".?priorityClassName" in looked
 
 
 def test_whatever_names_a_pods_group_is_looked_for_and_watched_for_changes() -> None:
