@@ -4,7 +4,8 @@ The verb is ``use``, on ``clusterqueues`` and ``workloadpriorityclasses`` of Kue
 in the namespace of what uses it: a RoleBinding gives it to one namespace, a ClusterRoleBinding to all. ``open.yaml``
 beside it gives everybody everything, so that nothing changes until that binding is deleted. What a controller creates
 for somebody is judged by what the namespace's service account ``default`` may use. CEL cannot list what a user may use
-instead: a refusal names what may not be used, and the command that lists the rest.
+instead. So beside each policy that refuses stands one that the API server evaluates once for each ClusterQueue or class
+that there is: it warns of those that may be used.
 
 Run ``python -m manifests.rights_to_use`` after changing this file or the job kinds.
 """
@@ -12,12 +13,13 @@ Run ``python -m manifests.rights_to_use`` after changing this file or the job ki
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
-from manifests.policies import NOT_OURS, block, policy, variables
+from manifests.policies import NOT_OURS, block, policy, validation, variables
 from manifests.registrations import job_rules, rule, selector
 from webhook.core.model import names
 from webhook.dialects.kueue import objects as kueue
@@ -25,6 +27,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.shipped import APPWRAPPER, ENTRIES
 from webhook.untyped.paths import render
 
+Rules = list[dict[str, Any]]
 TARGET: Final = Path(__file__).parent / "components" / "right-to-use" / "policies.yaml"
 ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     # Where kinds without pod templates name priority classes. Argo's podSpecPatch is text that CEL cannot read, and an
@@ -50,108 +53,171 @@ _FOR_OTHERS: Final = (
     "request.userInfo.username.startsWith('system:serviceaccount:')\n"
     f"&& !request.userInfo.username.startsWith({_OWN_ACCOUNTS})"
 )
+_ACTOR: Final = "(variables.for_others ? 'the service account default' : request.userInfo.username)"
 _WHO: Final = "variables.for_others ? authorizer.serviceAccount(request.namespace, 'default') : authorizer"
 
+_PODS: Final = [
+    {"name": "of-a-gang", "expression": cel.one_of([names.GANG_LABEL], cel.labels_of("object"))},
+    {
+        # What gated jobs make bears the pod set that it is of: the job was judged.
+        "name": "by-itself",
+        "expression": f"!({cel.one_of([names.POD_SET_LABEL], cel.labels_of('object'))}\n&& {_FOR_OTHERS})",
+    },
+    NOT_OURS,
+]
+POLICY: Final = "ValidatingAdmissionPolicy"
+ROOTS: Final = ("object", "oldObject")
+CLASSES_MAX: Final = 4
+"""How many different PriorityClasses the pod templates of one job may name."""
 
-def may_use(group: str, resource: str, name: str) -> str:
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A kind of object whose use is a right."""
+
+    kind: str
+    group: str
+    version: str
+    resource: str
+
+
+CLUSTER_QUEUE: Final = Used("ClusterQueue", kueue.GROUP, f"{kueue.GROUP}/v1beta2", "clusterqueues")
+WORKLOAD_PRIORITY_CLASS: Final = Used(
+    "WorkloadPriorityClass", kueue.GROUP, f"{kueue.GROUP}/v1beta2", "workloadpriorityclasses"
+)
+PRIORITY_CLASS: Final = Used("PriorityClass", "scheduling.k8s.io", "scheduling.k8s.io/v1", "priorityclasses")
+
+
+def may_use(used: Used, name: str) -> str:
     """Return an expression: whoever is judged has the right to use one object."""
-    asked = f"variables.who.group('{group}').resource('{resource}').namespace(request.namespace)"
+    asked = f"variables.who.group('{used.group}').resource('{used.resource}').namespace(request.namespace)"
     return f"{asked}.name({name}).check('use').allowed()"
 
 
-def used(kind: str, resource: str, group: str, listed: str) -> dict[str, str]:
-    """Return the validation that each of the names in ``listed`` may be used; a refusal says which may not."""
-    who = "(variables.for_others ? 'the service account default' : request.userInfo.username)"
-    right = f"{resource}.{group}" if group else resource
+def rights(
+    name: str, used: Used, rules: Rules, named: Mapping[str, str], most: int = 1, **spec: Any
+) -> list[dict[str, Any]]:
+    """Return the policy that what an object names may be used, and the one that tells what may be used instead.
+
+    The last expression of ``named`` is a list of names, of which ``most`` different ones are judged. A check of a right
+    costs so much that the API server allows two in an expression: each name is an expression of its own.
+    """
+    found = dict(named)
+    (rest, *_) = reversed(found)
+    for number in range(most):
+        first = f"variables.name_{number}"
+        found[f"name_{number}"] = f"variables.{rest}.size() == 0 ? '' : variables.{rest}[0]"
+        found[f"may_{number}"] = f"{first} == '' || {may_use(used, first)}"
+        found[f"rest_{number}"] = f"variables.{rest}.filter(name, name != {first})"
+        rest = f"rest_{number}"
+    few = validation(f"variables.{rest}.size() == 0", f"an object names at most {most} different {used.kind} objects")
+    spec["variables"] = variables(for_others=_FOR_OTHERS, who=_WHO, **found)
+    judged = [_refused(used, number) for number in range(most)]
+    refusing = policy(POLICY, f"tutti-use-{name}", rules, **spec, validations=[*judged, few])
+    telling = policy(POLICY, f"tutti-usable-{name}", rules, **spec, validations=[_told(used, most)])
+    return [*refusing, *_for_each(used, telling)]
+
+
+def _refused(used: Used, number: int) -> dict[str, str]:
     return {
-        "expression": block(f"{listed}.all(name, {may_use(group, resource, 'name')})"),
+        "expression": f"variables.may_{number}",
         "messageExpression": block(
-            # What may be used cannot be asked here: of several names all are told.
-            f"{who} + ' may not use {kind} ' + {listed}.join(', ') + ' in namespace ' + request.namespace\n"
-            f"+ ': it needs the verb use on {right}; which may be used is listed by: kubectl auth can-i --list -n '\n"
-            "+ request.namespace"
+            f"{_ACTOR} + ' may not use {used.kind} ' + variables.name_{number} + ' in namespace ' + request.namespace\n"
+            f"+ ': it needs the verb use on {used.resource}.{used.group}; warnings name each that may be used'"
         ),
         "reason": "Forbidden",
     }
 
 
+def _told(used: Used, most: int) -> dict[str, str]:
+    """Return the validation that fails, as a warning, where a name is refused and ``params`` would not be."""
+    allowed = " && ".join(f"variables.may_{number}" for number in range(most))
+    return {
+        "expression": block(f"{allowed}\n|| !{may_use(used, 'params.metadata.name')}"),
+        "messageExpression": f"{_ACTOR} + ' may use {used.kind} ' + params.metadata.name",
+    }
+
+
+def _for_each(used: Used, documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Evaluate a policy once for each object of a kind, to warn. It refuses nothing, also where the kind is unknown."""
+    told, binding = documents
+    told["spec"] |= {"failurePolicy": "Ignore", "paramKind": {"apiVersion": used.version, "kind": used.kind}}
+    binding["spec"] |= {
+        "validationActions": ["Warn"],
+        "paramRef": {"selector": {}, "parameterNotFoundAction": "Allow"},
+    }
+    return [told, binding]
+
+
 def cluster_queues() -> list[dict[str, Any]]:
     """A LocalQueue leads to a ClusterQueue that its author may use."""
-    named = "{0}.?spec.?clusterQueue.orValue('')"
-    return policy(
-        "ValidatingAdmissionPolicy",
-        "tutti-use-cluster-queues",
+    now, before = (f"{root}.?spec.?clusterQueue.orValue('')" for root in ("object", "oldObject"))
+    return rights(
+        "cluster-queues",
+        CLUSTER_QUEUE,
         [rule(kueue.GROUP, ["localqueues"], ["CREATE", "UPDATE"])],
+        {"named": f"[{now}]"},
         matchConditions=[
-            {
-                "name": "another-queue",
-                "expression": f"{named.format('object')} != ''\n"
-                f"&& (oldObject == null || {named.format('object')} != {named.format('oldObject')})\n",
-            }
+            {"name": "another-queue", "expression": f"{now} != ''\n&& (oldObject == null || {now} != {before})\n"}
         ],
-        variables=variables(
-            for_others=_FOR_OTHERS,
-            who=_WHO,
-            named=f"[{named.format('object')}]",
-        ),
-        validations=[used("ClusterQueue", "clusterqueues", kueue.GROUP, "variables.named")],
     )
 
 
-def priority_classes(family: Family) -> list[dict[str, Any]]:
-    """A job has the priority of a class that its owner may use."""
-    rules, listed = job_rules([family], "CREATE", "UPDATE"), [classes(root, family) for root in ("object", "oldObject")]
-    return _priorities(family.name, rules, listed, [NOT_OURS])
-
-
-def priority_classes_of_pods() -> list[dict[str, Any]]:
-    """So has a gang of plain pods. What gated jobs make bears the pod set that it is of: the job was judged."""
-    listed = [f"[{root}.?spec.?priorityClassName.orValue('')]" for root in ("object", "oldObject")]
-    conditions = [
-        {"name": "of-a-gang", "expression": cel.one_of([names.GANG_LABEL], cel.labels_of("object"))},
-        {
-            "name": "by-itself",
-            "expression": f"!({cel.one_of([names.POD_SET_LABEL], cel.labels_of('object'))}\n&& {_FOR_OTHERS})",
-        },
-        NOT_OURS,
+def priorities(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
+    """A job, and a gang of plain pods, has the priority of a class that its owner may use."""
+    families = cel.families(kinds)
+    pods = [rule("", ["pods"], ["CREATE", "UPDATE"])]
+    runtimes = [rule("trainer.kubeflow.org", ["trainingruntimes"], ["CREATE", "UPDATE"])]
+    named_by_pods = [f"[{root}.?spec.?priorityClassName.orValue('')]" for root in ROOTS]
+    # A TrainJob has the priority that its runtime's templates name: a namespace's own runtimes are judged.
+    named_by_runtimes = [_at(root, f"{_RUNTIME}.{_CLASS}") for root in ROOTS]
+    return [
+        *_of_label("jobs", job_rules(families, "CREATE", "UPDATE"), [NOT_OURS]),
+        *_of_label("pods", pods, _PODS),
+        *(
+            document
+            for family in families
+            for document in _of_pods(
+                family.name,
+                job_rules([family], "CREATE", "UPDATE"),
+                [NOT_OURS],
+                [classes(root, family) for root in ROOTS],
+            )
+        ),
+        *_of_pods("trainingruntime", runtimes, [NOT_OURS], named_by_runtimes),
+        *_of_pods("pods", pods, _PODS, named_by_pods),
     ]
-    return _priorities("pods", [rule("", ["pods"], ["CREATE", "UPDATE"])], listed, conditions)
 
 
-def priority_classes_of_runtimes() -> list[dict[str, Any]]:
-    """A TrainJob has the priority that its runtime's templates name: a namespace's own runtimes are judged."""
-    listed = [_at(root, f"{_RUNTIME}.{_CLASS}") for root in ("object", "oldObject")]
-    rules = [rule("trainer.kubeflow.org", ["trainingruntimes"], ["CREATE", "UPDATE"])]
-    return _priorities("trainingruntime", rules, listed, [NOT_OURS])
-
-
-def _priorities(
-    name: str, rules: list[dict[str, Any]], listed: Sequence[str], conditions: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return a policy on what ``listed`` gives of an object and of the one before, and on its label."""
-    label = f"'{names.PRIORITY_CLASS_LABEL}'"
-    old_label = f"oldObject == null ? '' : oldObject.metadata.?labels[?{label}].orValue('')"
-    fresh = "variables.{0}.filter(name, name != '' && !(name in variables.old_{0}))"
-    return policy(
-        "ValidatingAdmissionPolicy",
-        f"tutti-use-priorities-{name}",
+def _of_label(name: str, rules: Rules, conditions: list[dict[str, str]]) -> list[dict[str, Any]]:
+    now, before = (f"{cel.labels_of(root)}[?'{names.PRIORITY_CLASS_LABEL}'].orValue('')" for root in ROOTS)
+    return rights(
+        f"workload-priorities-of-{name}",
+        WORKLOAD_PRIORITY_CLASS,
         rules,
+        {
+            "old": f"oldObject == null ? '' : {before}",
+            "named": f"[{now}].filter(name, name != '' && name != variables.old)",
+        },
         constraints={"namespaceSelector": selector()},
         matchConditions=conditions,
-        variables=variables(
-            for_others=_FOR_OTHERS,
-            who=_WHO,
-            label=f"[object.metadata.?labels[?{label}].orValue('')]",
-            old_label=f"[{old_label}]",
-            pods=listed[0],
-            old_pods=f"oldObject == null ? [] : ({listed[1]})",
-            of_label=fresh.format("label"),
-            of_pods=fresh.format("pods"),
-        ),
-        validations=[
-            used("WorkloadPriorityClass", "workloadpriorityclasses", kueue.GROUP, "variables.of_label"),
-            used("PriorityClass", "priorityclasses", "scheduling.k8s.io", "variables.of_pods"),
-        ],
+    )
+
+
+def _of_pods(name: str, rules: Rules, conditions: list[dict[str, str]], listed: Sequence[str]) -> list[dict[str, Any]]:
+    now, before = listed
+    return rights(
+        f"priorities-of-{name}",
+        PRIORITY_CLASS,
+        rules,
+        {
+            "old": f"oldObject == null ? [] : ({before})",
+            "all": now,
+            "named": "variables.all.filter(name, name != '' && !(name in variables.old))",
+        },
+        most=1 if name == "pods" else CLASSES_MAX,
+        constraints={"namespaceSelector": selector()},
+        matchConditions=conditions,
     )
 
 
@@ -186,9 +252,7 @@ def _at(root: str, path: str, item: str = "item") -> str:
 
 def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     """Return all policies and their bindings."""
-    families = cel.families(kinds)
-    of_jobs = (document for family in families for document in priority_classes(family))
-    return [*cluster_queues(), *of_jobs, *priority_classes_of_runtimes(), *priority_classes_of_pods()]
+    return [*cluster_queues(), *priorities(kinds)]
 
 
 if __name__ == "__main__":

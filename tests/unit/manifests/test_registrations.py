@@ -126,11 +126,33 @@ def test_priority_classes_of_what_an_appwrapper_wraps_are_looked_for_in_each_of_
 
 def test_priority_classes_of_runtimes_are_a_right_too() -> None:
     """A TrainJob waits with the priority that its runtime names, and stops others by it before its pods are judged."""
-    (policy, _) = rights_to_use.priority_classes_of_runtimes()
-    assert policy in rights_to_use.documents(KIND_LIST)
-    (looked,) = [it["expression"] for it in policy["spec"]["variables"] if it["name"] == "pods"]
+    written = {it["metadata"]["name"]: it for it in rights_to_use.documents(KIND_LIST) if "variables" in it["spec"]}
+    policy = written["tutti-use-priorities-of-trainingruntime"]
+    (looked,) = [it["expression"] for it in policy["spec"]["variables"] if it["name"] == "all"]
     assert ".?replicatedJobs" in looked
     assert ".?priorityClassName" in looked
+
+
+def test_each_policy_on_what_one_may_use_has_one_beside_it_that_warns_and_can_refuse_nothing() -> None:
+    """It is evaluated for each class that there is, of a kind that need not be installed."""
+    documents = rights_to_use.documents(KIND_LIST)
+    policies = {it["metadata"]["name"]: it["spec"] for it in documents if not it["kind"].endswith("Binding")}
+    actions = {
+        it["spec"]["policyName"]: it["spec"]["validationActions"] for it in documents if it["kind"].endswith("Binding")
+    }
+    refusing = {name for name, spec in policies.items() if "paramKind" not in spec}
+    assert {f"tutti-usable-{name.removeprefix('tutti-use-')}" for name in refusing} == policies.keys() - refusing
+    assert {name for name, spec in policies.items() if spec["failurePolicy"] == "Fail"} == refusing
+    assert {name for name, done in actions.items() if done == ["Deny"]} == refusing
+    assert {name for name, done in actions.items() if done == ["Warn"]} == policies.keys() - refusing
+
+
+def test_no_expression_checks_more_rights_than_the_api_server_pays_for() -> None:
+    for document in rights_to_use.documents(KIND_LIST):
+        spec = document["spec"]
+        for each in (*spec.get("variables", ()), *spec.get("validations", ()), *spec.get("matchConditions", ())):
+            assert each["expression"].count(".check(") <= 2
+            assert not re.search(r"(all|exists|filter|map)\([^()]*,.*\.check\(", each["expression"])
 
 
 def test_whatever_names_a_pods_group_is_looked_for_and_watched_for_changes() -> None:
