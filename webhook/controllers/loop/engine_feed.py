@@ -123,6 +123,14 @@ class EngineFeed:
         if nodes.settle(changed, view.policy.flavors):
             self._engine.wake_nodes()
 
+    def settle_reach(self) -> None:
+        """Tell the engine which jobs are of a kind that cannot be read: what is known of them may be old by now, and
+        no stop or growth could be written on them.
+        """
+        unread, entries = self._view.unread, self._view.ledger.entries
+        beyond = (uid for uid, entry in entries.items() if entry.kind in unread) if unread else ()
+        self._engine.know_out_of_reach(frozenset(beyond))
+
     def turned_back(self, reservation: Reservation) -> None:
         """Take back what the engine admitted: it cannot go into the ledger as it is."""
         record = self._gangs.of(reservation.uid)

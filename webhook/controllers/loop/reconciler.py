@@ -283,6 +283,7 @@ class Reconciler:
 
     def _absorb(self, batch: Batch, *, act: bool) -> None:
         self._gangs.settle_nodes()
+        self._gangs.settle_reach()
         for uid in self.dirty.take():
             job = self._view.jobs.get(uid)
             self._stops.changed(uid)

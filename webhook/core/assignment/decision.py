@@ -6,7 +6,7 @@ a quorum below its count) takes the largest size that fits quota and fences, nev
 stopping others for its full size wins over shrinking, as in Kueue.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -99,6 +99,8 @@ class Decider:
     """By name."""
     ceilings: Ceilings = field(default_factory=Ceilings)
     """What nodes would hold if all were gone that somebody may have stopped."""
+    out_of_reach: Set[str] = frozenset()
+    """Uids of jobs that nobody could stop now."""
 
     def places(
         self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]], gone: Iterable[str] = ()
@@ -443,6 +445,7 @@ class Attempt:
             usage=allocations.projected,
             strategies=self.decider.settings.fair_sharing,
             spared=allocations.stopping.keys(),
+            out_of_reach=self.decider.out_of_reach,
             ranks=self.decider.ranks,
             seats=seats,
             yields=self.decider.yields(self.gang.uid),
@@ -456,6 +459,8 @@ class Attempt:
             allocation = allocations.by_uid[uid]
             node = allocations.node_of(allocation)
             if node is None or node.root is not preemptor.node.root or not uses(allocation, needs):
+                continue
+            if not allocation.is_in_reach(preemptor.out_of_reach):
                 continue
             if node is not preemptor.node and not node.reclaimable:
                 continue

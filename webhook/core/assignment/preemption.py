@@ -7,7 +7,7 @@ at their cost. Whole gangs only; candidates are removed in a fixed order until t
 back in reverse order where it still fits without: minimal, and never from a queue that is within its own quota by then.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from heapq import merge
@@ -81,6 +81,8 @@ class Preemptor:
     """Fair-sharing strategies; empty: classical."""
     spared: Container[str] = ()
     """Uids of gangs that the view does not charge: they cannot be taken out of it."""
+    out_of_reach: Set[str] = frozenset()
+    """Uids of jobs that nobody could stop now."""
     ranks: Ranks = no_ranks
     seats: Seats | None = None
     """The nodes with the same candidates taken out; None: they are not asked."""
@@ -90,7 +92,8 @@ class Preemptor:
     def may_stop(self, allocation: Allocation, policy: PreemptionPolicy) -> bool:
         """Return whether ``policy`` lets this gang stop that one."""
         known = allocation.reservation
-        return allocation.uid not in self.spared and known.may_be_preempted and self.outranks(allocation, policy)
+        in_reach = allocation.uid not in self.spared and allocation.is_in_reach(self.out_of_reach)
+        return in_reach and known.may_be_preempted and self.outranks(allocation, policy)
 
     def outranks(self, allocation: Allocation, policy: PreemptionPolicy) -> bool:
         """Return whether ``policy`` puts this gang before that one."""

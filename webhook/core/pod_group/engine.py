@@ -33,6 +33,7 @@ class EnsembleEngine:
         self.restore_claims, self.claims = engine.restore_claims, engine.claims
         self.restore_bookings, self.bookings = engine.restore_bookings, engine.bookings
         self.know_nodes, self.wake_nodes = engine.know_nodes, engine.wake_nodes
+        self.know_out_of_reach = engine.know_out_of_reach
         self.restore_usage, self.follow, self.potential = engine.restore_usage, engine.follow, engine.potential
         self._groups: dict[Key, Group] = {}
         self._key_of: dict[str, Key] = {}

@@ -7,7 +7,7 @@ nothing is being stopped or claimed the two are one object.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from heapq import nsmallest
 
@@ -52,6 +52,10 @@ class Allocation:
         """When it ends at the latest, Unix time; None when no run-time limit sees to that."""
         limit = None if self.gang is None else self.gang.max_run_seconds
         return None if limit is None else self.reservation.since_seconds + limit
+
+    def is_in_reach(self, out_of_reach: Set[str]) -> bool:
+        """Return whether none of its jobs is ``out_of_reach``, by uid."""
+        return not out_of_reach or out_of_reach.isdisjoint(self.uids)
 
     def tells(self, other: "Allocation") -> bool:
         """Return whether ``other`` says nothing new."""

@@ -149,6 +149,11 @@ class Engine:
             self.state.nodes = nodes
             self.wake_nodes()
 
+    def know_out_of_reach(self, uids: frozenset[str]) -> None:
+        """Stop none of these jobs for others from now on, nor let them grow: what is written on them would not be."""
+        if uids != self.state.out_of_reach:
+            self.state.know_out_of_reach(uids)
+
     def wake_nodes(self) -> None:
         """Decide again about gangs that fitted no nodes: some became free, or there are more."""
         self.state.wake_nodes()

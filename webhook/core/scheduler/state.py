@@ -73,6 +73,8 @@ class State:
     """What is free on which node; None while the nodes are not known."""
     now: float = 0.0
     """Unix time of the last cycle, or of a follower's last look."""
+    out_of_reach: frozenset[str] = frozenset()
+    """Uids of jobs that can be neither stopped nor started now, whatever is decided."""
     undrained: bool = True
     """A queue may have started to drain."""
     stirred: bool = True
@@ -117,6 +119,7 @@ class State:
                 self.nodes,
                 flavors,
                 self.ceilings,
+                self.out_of_reach,
             )
             self._decider = known
         return known
@@ -385,6 +388,19 @@ class State:
         self.growing.update(dict.fromkeys(self.partial()))
         self.stirred = True
 
+    def know_out_of_reach(self, uids: frozenset[str]) -> None:
+        """Have none of these jobs stopped for others, nor grow; who may stop those again is decided about again."""
+        again = self.out_of_reach - uids
+        self.out_of_reach, self._decider = uids, None
+        back = [each for each in self.allocations.by_uid.values() if not each.is_in_reach(again)]
+        self.growing.update({each.uid: None for each in back})
+        roots = {node.root for each in back if (node := self.allocations.node_of(each)) is not None}
+        for queue in list(self.pending.queues.values()):
+            if queue.node is not None and queue.node.root in roots:
+                for eclass in [each for each in queue.eclasses.values() if each.unschedulable]:
+                    self.pending.wake_class(eclass)
+        self.stirred = True
+
     def renounce(self, uid: str) -> None:
         """Decide again about claims that counted on ``uid`` being stopped: it is not."""
         self.stopped_for_share.pop(uid, None)
@@ -429,6 +445,7 @@ class State:
         """Return an independent state; gangs that are unschedulable stay so."""
         twin = State(self.settings, self.policy, self.pending.copy(), self.allocations.copy(), self.fences)
         twin.nodes = None if self.nodes is None else self.nodes.copy()
+        twin.out_of_reach = self.out_of_reach
         twin.claims, twin.after, twin.growing = dict(self.claims), dict(self.after), dict(self.growing)
         twin.booked, twin.asked_from = dict(self.booked), self.asked_from
         twin.asked_next, twin.looks_owed = self.asked_next, self.looks_owed
@@ -446,5 +463,5 @@ class State:
 
     def may_grow(self, allocation: Allocation) -> bool:
         """Return whether pods of an admitted gang that may be larger are still to come."""
-        goes_on = allocation.gang is not None and allocation.uid not in self.allocations.stopping
+        goes_on = allocation.uid not in self.allocations.stopping and allocation.is_in_reach(self.out_of_reach)
         return goes_on and allocation.gang is not None and allocation.reservation.counts != allocation.gang.counts
