@@ -156,10 +156,11 @@ class _AddedForm(_Strict):
     pod_sets: Texts = ()
     but: Texts = ()
     beside: str = ""
+    name: str = ""
 
     def build(self) -> AddedContainer:
         sets, but = (tuple(name.lower() for name in names) for names in (self.pod_sets, self.but))
-        return AddedContainer(self.requests, self.limits, sets, but, self.beside.lower())
+        return AddedContainer(self.requests, self.limits, sets, but, self.beside.lower(), name=self.name)
 
 
 class _KindForm(_Strict):

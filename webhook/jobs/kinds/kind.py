@@ -108,6 +108,8 @@ class AddedContainer:
     """Only where the object has this pod set too."""
     version: str = ""
     """Only in objects of this API version."""
+    name: str = ""
+    """What its controller calls it; empty where nobody wrote that."""
 
 
 class TemplateChange(StrEnum):

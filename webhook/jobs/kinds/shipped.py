@@ -159,7 +159,11 @@ PYTORCHJOB: Final = _kubeflow(
     # Waits until the master's name can be looked up.
     added=(
         AddedContainer(
-            {"cpu": "50m", "memory": "10Mi"}, {"cpu": "100m", "memory": "20Mi"}, pod_sets=("worker",), beside="master"
+            {"cpu": "50m", "memory": "10Mi"},
+            {"cpu": "100m", "memory": "20Mi"},
+            pod_sets=("worker",),
+            beside="master",
+            name="init-pytorch",
         ),
     ),
     opens=OpenedPort("pytorchjob-port", 23_456),
@@ -192,7 +196,11 @@ MPIJOB: Final = _kubeflow(
     managers=("kubeflow.org/mpi-operator", "kubeflow.org/training-operator"),
     users=_TRAINING_OPERATORS | {_account(namespace, "mpi-operator") for namespace in ("kubeflow", "mpi-operator")},
     children=frozenset({"Job.batch"}),
-    added=(AddedContainer(_KUBECTL_DELIVERY, _KUBECTL_DELIVERY, pod_sets=("launcher",), version="v1"),),
+    added=(
+        AddedContainer(
+            _KUBECTL_DELIVERY, _KUBECTL_DELIVERY, pod_sets=("launcher",), version="v1", name="kubectl-delivery"
+        ),
+    ),
     endless=("worker",),
 )
 
@@ -202,7 +210,7 @@ _RAY_OPERATORS: Final = frozenset(
 
 
 _WAIT_FOR_RAY: Final = {"cpu": "200m", "memory": "256Mi"}
-_RAY_ADDED: Final = (AddedContainer(_WAIT_FOR_RAY, _WAIT_FOR_RAY, but=("head", "submitter")),)
+_RAY_ADDED: Final = (AddedContainer(_WAIT_FOR_RAY, _WAIT_FOR_RAY, but=("head", "submitter"), name="wait-gcs-ready"),)
 """Each worker waits until the head answers."""
 
 

@@ -11,8 +11,8 @@ from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
 from webhook.jobs.pricing.host_ports import ports_of
 from webhook.untyped import paths
 
-BY_CONTROLLER: Final = "added-by-controller"
-"""Stands for a container whose name its kind's controller chooses."""
+BY_CONTROLLER: Final = "added-by-controller/"
+"""Before the name of a container that its kind's controller adds; no container's own name has a slash."""
 
 
 def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = NO_CONTEXT) -> list[PodSetSite]:
@@ -54,4 +54,4 @@ def _with_port(site: PodSetSite, opened: OpenedPort) -> PodSetSite:
 
 def _with_added(site: PodSetSite, added: AddedContainer) -> PodSetSite:
     resources = {"requests": dict(added.requests), "limits": dict(added.limits)}
-    return replace(site, added=(*site.added, {"name": BY_CONTROLLER, "resources": resources}))
+    return replace(site, added=(*site.added, {"name": BY_CONTROLLER + added.name, "resources": resources}))

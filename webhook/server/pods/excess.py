@@ -49,11 +49,13 @@ def added_by_others(pod: Mapping[str, Any], pod_set: str, job: JobRecord | None)
     template = next((each for each in templates if each.pod_set == pod_set), None)
     if template is None:
         return ""
-    known = {*template.containers}
-    inits = mappings(pod.get("initContainers") if BY_CONTROLLER in known else ())
-    # What a kind's controller adds ends before the others start; a sidecar is somebody else's.
-    theirs = [each for each in inits if each.get("restartPolicy") != "Always"]
-    strangers = [each for each in containers_of(pod) if each.get("name") not in known and each not in theirs]
+    known = {name.removeprefix(BY_CONTROLLER) for name in template.containers}
+    strangers = [each for each in containers_of(pod) if each.get("name") not in known]
+    # What a kind's controller adds ends before the others start. Without its name nothing tells it from others.
+    inits = mappings(pod.get("initContainers"))
+    ending = [each for each in inits if each in strangers and each.get("restartPolicy") != "Always"]
+    if len(ending) <= template.containers.count(BY_CONTROLLER):
+        strangers = [each for each in strangers if each not in ending]
     if not strangers:
         return ""
     told = ", ".join(_in_words(each) for each in strangers[:STRANGERS_SHOWN])

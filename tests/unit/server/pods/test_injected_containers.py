@@ -11,7 +11,7 @@ from webhook.config import Config
 from webhook.core.ledger.record import reserve
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.settings import EngineSettings, Transformation
-from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.kinds.registry import KINDS, with_custom
 from webhook.jobs.pricing.context import ReadContext, with_injections
 from webhook.jobs.reading.job import read
 from webhook.server.gate import Gate
@@ -82,15 +82,50 @@ async def test_what_nobody_named_is_refused_with_its_name_its_image_and_what_it_
     assert "addedContainers" in answer.message
 
 
-def test_a_sidecar_among_the_init_containers_that_a_controller_adds_is_named_alone() -> None:
-    """The training operator adds one that ends to each worker; what runs on beside the others is an injector's."""
-    record = read(KINDS["PyTorchJob.kubeflow.org"], load("pytorchjob"), ReadContext())
-    ours = {"name": "init-pytorch", "image": "alpine:3.10", "resources": {"requests": {"cpu": "50m"}}}
-    worker = {"containers": [{"name": "pytorch", "image": "i"}]}
-    assert not added_by_others({**worker, "initContainers": [ours]}, "worker", record)
-    told = added_by_others({**worker, "initContainers": [ours, PROXY]}, "worker", record)
-    assert "container istio-proxy" in told
-    assert "init-pytorch" not in told
+VAULT = {
+    "name": "vault-agent-init",
+    "image": "hashicorp/vault:1.20",
+    "resources": {"requests": {"cpu": "250m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}},
+}
+"""Ends before the others start, as what a kind's controller adds does."""
+THEIRS = [("PyTorchJob.kubeflow.org", "worker", "init-pytorch"), ("RayJob.ray.io", "gpu", "wait-gcs-ready")]
+
+
+def told_of(kind: str, pod_set: str, *containers: dict[str, Any], around: ReadContext | None = None) -> str:
+    """Return what is told of a pod of a gang of ``kind`` that has more init containers than its template."""
+    known = KINDS[kind]
+    record = read(known, load(known.kind.lower()), around or ReadContext())
+    return added_by_others({"containers": [], "initContainers": list(containers)}, pod_set, record)
+
+
+@pytest.mark.parametrize(("kind", "pod_set", "name"), THEIRS)
+def test_what_its_controller_adds_is_no_stranger(kind: str, pod_set: str, name: str) -> None:
+    assert not told_of(kind, pod_set, {"name": name, "image": "alpine:3.10"})
+
+
+@pytest.mark.parametrize("stranger", [PROXY, VAULT], ids=lambda container: container["name"])
+@pytest.mark.parametrize(("kind", "pod_set", "name"), THEIRS)
+def test_of_the_init_containers_of_a_pod_those_of_others_are_named_alone(
+    kind: str, pod_set: str, name: str, stranger: dict[str, Any]
+) -> None:
+    """Whether they end before the others start or run on beside them, and in whatever order they stand."""
+    theirs = {"name": name, "image": "alpine:3.10", "resources": {"requests": {"cpu": "50m"}}}
+    for order in ((theirs, stranger), (stranger, theirs)):
+        told = told_of(kind, pod_set, *order)
+        assert f"container {stranger['name']} ({stranger['image']}: requests" in told
+        assert name not in told
+        assert " is in no template" in told
+
+
+def test_where_nobody_wrote_what_the_controller_adds_is_called_more_than_it_adds_is_told() -> None:
+    key = "PyTorchJob.kubeflow.org"
+    kinds = with_custom([{"extends": key, "addedContainers": [{"podSets": ["Worker"]}]}])
+    record = read(kinds[key], load("pytorchjob"), ReadContext())
+    waits = {"name": "wait-for-it", "image": "alpine:3.10"}
+    assert not added_by_others({"containers": [], "initContainers": [waits]}, "worker", record)
+    told = added_by_others({"containers": [], "initContainers": [waits, VAULT]}, "worker", record)
+    assert "wait-for-it" in told
+    assert "vault-agent-init" in told
 
 
 @pytest.mark.parametrize(("counted", "passes"), [("example.com/credits", False), ("nvidia.com/gpu", True)])
