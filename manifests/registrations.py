@@ -19,6 +19,7 @@ from typing import Any, Final
 from manifests import cel, output, own_kinds
 from manifests.cel import Family
 from webhook.core.model import names
+from webhook.dialects import config_map
 from webhook.fleet.credentials.account import ACCOUNT as HUB_ACCOUNT
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.kinds.kind import JobKind
@@ -443,7 +444,7 @@ def policy_entries() -> list[dict[str, Any]]:
             "/validate/policy",
             [rule("", ["configmaps"], ["DELETE"])],
             namespaceSelector=own,
-            matchConditions=condition("the-policy", f"request.name == 'tutti-policy' && {by_people}"),
+            matchConditions=condition("the-policy", f"request.name == '{config_map.NAME}' && {by_people}"),
             failurePolicy="Ignore",
         ),
         entry("policy", "/validate/policy", classified(Handling.POLICY, without=["resourcequotas", "configmaps"])),
@@ -452,7 +453,7 @@ def policy_entries() -> list[dict[str, Any]]:
             "/validate/policy",
             [rule("", ["configmaps"], ["CREATE", "UPDATE"])],
             namespaceSelector=own,
-            matchConditions=condition("the-policy", "request.name == 'tutti-policy'"),
+            matchConditions=condition("the-policy", f"request.name == '{config_map.NAME}'"),
         ),
     ]
 

@@ -121,7 +121,6 @@ class Config(Section):
     """None: in-cluster service account."""
     namespace: str = names.SYSTEM_NAMESPACE
     ledger_name: str = names.LEDGER_NAME
-    policy_config_map: str = "tutti-policy"
     identity: str = ""
     """Name of this replica; the host name by default (a pod's name)."""
     reconciler_user: str = ""

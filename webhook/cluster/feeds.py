@@ -123,7 +123,7 @@ class Feeds:
             f"/api/v1/namespaces/{config.namespace}/configmaps",
             plain,
             self._policy,
-            field_selector=f"metadata.name={config.policy_config_map}",
+            field_selector=f"metadata.name={config_map.NAME}",
         )
         if (nodes := self.view.nodes) is not None:
             self._add("nodes", "/api/v1/nodes", node.decode, self._node)

@@ -128,6 +128,22 @@ async def test_policy_in_a_config_map_is_read_when_it_changes_and_not_for_each_r
         running.cancel()
 
 
+@pytest.mark.parametrize("setting", [name for name, each in Config.model_fields.items() if each.annotation is str])
+async def test_no_setting_has_policy_read_that_nobody_judges(setting: str) -> None:
+    """The API server sends the webhook the ConfigMap of policy by its name: a setting had another one read."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        queue = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: q}\nspec: {}\n"
+        metadata = {"name": "other", "namespace": "tutti-system"}
+        await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": queue}})
+        config = Config(**{setting: "other"})
+        parts = webhook(cluster.api(), config, identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(5)
+        assert parts.feeds.informers["policy-config-map"].synced.is_set()
+        assert "q" not in parts.view.policy.queues
+        running.cancel()
+
+
 async def test_a_queue_that_was_deleted_stays_while_it_holds_gangs() -> None:
     """What they held was free for others at once."""
     stage = Stage()
