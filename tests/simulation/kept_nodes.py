@@ -79,7 +79,9 @@ class KeptNodes:
                 self._fail(f"others start on nodes that are kept for {lost}: {[each.key for each in plan.admitted]}")
             self.kept += len(kept)
             if nodes is not None and nodes.nodes:
-                started = [each for each in plan.admitted if not each.adopted and not each.loose_pods]
+                grown = {each.uid: each for each in plan.grown}
+                whole = [grown.get(each.uid, each) for each in plan.admitted]
+                started = [each for each in whole if not each.adopted and not each.loose_pods]
                 if wrong := without_room(nodes, started):
                     self._fail(wrong)
                 self.starts += len(started)

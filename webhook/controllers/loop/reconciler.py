@@ -387,7 +387,7 @@ class Reconciler:
             queue_metrics.admitted(reservation, gang, self._feeds.context, now)
             self._announcer.admitted(reservation)
         for grown in plan.grown:
-            known = self._view.ledger.entries.get(grown.uid)
+            known = batch.put.get(grown.uid) or self._view.ledger.entries.get(grown.uid)
             if known is not None and (grown.uid in self.dirty.gangs or not bounds.fits_alone(grown)):
                 self.engine.restore(known, self._view.gang_of(self._view.jobs.get(grown.uid)))
                 self._view.fences.put_reservation(known)

@@ -25,17 +25,36 @@ JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 CONFIG = Config(start={"timeout_seconds": 20, "recovery_seconds": 20, "backoff_seconds": 5, "backoff_max_seconds": 5})
 
 
+class Line:
+    """A leader's connection."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+        self.unanswered = ""
+        """Writes on the job of this name are not answered."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if method == "PATCH" and path == f"{JOBS}/{self.unanswered}":
+            await asyncio.Future()
+        answer: bytes = await self._api.request(method, path, **more)
+        return answer
+
+
 class Stage:
     """A queue of four cpu, the PodGroup ``ring`` of four pods, and a leader."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
         self.admin = cluster.api()
+        self.line = Line(cluster.api())
         self.parts: ReconcilerParts | None = None
         self.leader: asyncio.Task[None] | None = None
 
     def lead(self) -> None:
-        self.parts = reconciler(self.cluster.api(), CONFIG, identity="me", clock=LoopClock(), rng=Random(1))
+        self.parts = reconciler(self.line, CONFIG, identity="me", clock=LoopClock(), rng=Random(1))
         self.leader = asyncio.create_task(self.parts.run())
 
     async def die(self) -> None:
@@ -43,8 +62,10 @@ class Stage:
         self.leader.cancel()
         await asyncio.gather(self.leader, return_exceptions=True)
 
-    async def create(self, name: str, runtime: str = "", pods: int = 2) -> None:
+    async def create(self, name: str, runtime: str = "", pods: int = 2, least: int | None = None) -> None:
         job = waiting_job(name, pods=pods)
+        if least is not None:
+            job["metadata"]["annotations"] = {names.MIN_PARALLELISM: str(least)}
         job["spec"]["template"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "ring"
         if runtime:
             job["spec"]["template"]["metadata"]["annotations"] = {"tutti.dev/simulated-runtime": runtime}
@@ -176,6 +197,23 @@ async def test_one_that_succeeds_leaves_its_room_and_the_other_needs_no_more_tha
         await play.patch("right", {"metadata": {"annotations": {names.HOLD: None}}})
         await asyncio.sleep(10)
         assert await play.running() == ["right"], "the pods of its sibling need not run again"
+
+
+async def test_a_growth_that_is_turned_back_leaves_what_the_same_write_says_of_one_that_succeeded() -> None:
+    async with stage() as play:
+        await play.create("left", "30s")
+        await play.create("right", pods=4, least=2)
+        await asyncio.sleep(4)
+        assert await play.running() == ["left", "right"]
+        play.line.unanswered = "right"
+        path = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team-a/podgroups/ring"
+        body = orjson.dumps({"spec": {"minMember": 3}})
+        await play.admin.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        await asyncio.sleep(30)
+        (right,) = (await play.ledger()).entries.values()
+        assert right.counts == {"main": 4}, "it grew into the room that was left, while its own job was still written"
+        assert right.membership is not None
+        assert (right.membership.quorum, right.membership.succeeded_pods) == (3, 2)
 
 
 async def test_all_are_stopped_and_come_back_when_their_pods_do_not_reach_the_quorum_together() -> None:
