@@ -2,8 +2,8 @@
 
 Every bound pod counts on its node until it has ended or is gone, whoever owns it; one that is being deleted too. What a
 reservation has no bound pods for is allotted to it: where the engine put them, where a pod of it has gone (its
-replacement is on the way), and else where most of them fit. A gang that is being stopped keeps what it has until its
-entry is dropped: a pod of it may be bound yet.
+replacement is on the way), and else where most of them fit, once all others have what their entries name. A gang that
+is being stopped keeps what it has until its entry is dropped: a pod of it may be bound yet.
 
 Pods to come of DaemonSets count in namespaces that are exempt alone (device plugins, network, logs): a tenant's could
 hold room on every node and never have a pod there.
@@ -11,9 +11,10 @@ hold room on every node and never have a pod there.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from webhook.cluster.nodes.daemon_set import StoredDaemonSet
+from webhook.cluster.nodes.moves import on_nodes, strays, with_moves
 from webhook.cluster.nodes.node import StoredNode
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.amounts import Amounts
@@ -38,6 +39,19 @@ class Held:
     gang: Gang | None
 
 
+@dataclass(slots=True)
+class _Settling:
+    """One gang while its places are made to agree with what is read."""
+
+    held: Held
+    shapes: Mapping[str, Shape]
+    """By pod set; none where its pods are not told from others."""
+    missing: dict[str, int] = field(default_factory=dict)
+    """Pods still to come, by pod set."""
+    owed: dict[str, Counter[str]] = field(default_factory=dict)
+    """Nodes to pods that were to go there and do not fit, by pod set."""
+
+
 class Occupancy:
     """Who is on which node."""
 
@@ -59,6 +73,10 @@ class Occupancy:
         """Uids of gangs that are being stopped and lack room: pods that were sent before may land."""
         self.short: dict[str, int] = {}
         """Gangs to their pods still to come that fit no node any more, of sets with places or domain written down."""
+        self._elsewhere: dict[str, Held] = {}
+        """Gangs that have room kept where their entries say nothing of: who was to go there goes first."""
+        self._displaced: dict[str, None] = {}
+        """Those of them that have just lost some of it."""
         self._freed = False
         self._prices: dict[tuple[tuple[str, int], ...], Amounts] = {}
         """Equal requests are one object: there are as many as pods, and few that differ."""
@@ -201,55 +219,109 @@ class Occupancy:
             self._vacated.pop(uid, None)
             self.short.pop(uid, None)
             self._unkept.discard(uid)
+            self._elsewhere.pop(uid, None)
         for node in self._expecting:
             self._expect(node)
         self._expecting.clear()
+        begun = dict[str, _Settling]()
         for held in changed:
-            self._allot(held, flavors)
+            begun[held.reservation.uid] = self._begin(held, flavors)
             self._unsettled.discard(held.reservation.uid)
+        while self._displaced:
+            uid, _ = self._displaced.popitem()
+            if uid not in begun:
+                begun[uid] = self._begin(replace(self._elsewhere[uid], reservation=self._entries[uid]), flavors)
+        for settling in begun.values():
+            self._finish(settling)
         freed, self._freed = self._freed, False
         return freed
 
-    def _allot(self, held: Held, flavors: Mapping[str, Flavor]) -> None:
+    def _begin(self, held: Held, flavors: Mapping[str, Flavor]) -> "_Settling":
+        """Have a gang keep what it has, and what its entry and its pods say of where the others are to go."""
         entry = held.reservation
         uid, vacated = entry.uid, self._vacated.pop(entry.uid, [])
         self.short.pop(uid, None)
         self._unkept.discard(uid)
         if entry.adopted or entry.loose_pods:
             # The pods of those that are not marked are not told from others.
-            return
+            return _Settling(held, {})
         known, bound = self.capacity.allotments.get(uid), self.capacity.bound_of(uid)
-        shapes = {each.name: _shape(held, each.name, flavors) for each in entry.pod_sets}
+        settling = _Settling(held, {each.name: _shape(held, each.name, flavors) for each in entry.pod_sets})
+        shapes = settling.shapes
         places = {name: Counter(on) for name, on in (known.places if known else {}).items() if name in shapes}
-        missing, owed = dict[str, int](), dict[str, Counter[str]]()
         for each in entry.pod_sets:
-            name, shape = each.name, shapes[each.name]
-            here = Counter({node: pods for (pod_set, node), pods in bound.items() if pod_set == name})
-            missing[name] = max(0, each.count - held.given_back.get(name, 0) - here.total())
-            own = places[name] = self._kept(places.get(name, Counter()), shape, missing[name])
+            name, shape, here = each.name, shapes[each.name], on_nodes(bound, each.name)
+            missing = max(0, each.count - held.given_back.get(name, 0) - here.total())
+            own = places[name] = self._kept(places.get(name, Counter()), shape, missing)
             self._keep(uid, shapes, places)
             meant = [node for pod_set, node in vacated if pod_set == name]
             meant += (Counter(each.places) - here - own).elements()
-            owed[name] = Counter(meant[: max(0, missing[name] - own.total())])
-            for node in owed[name]:
+            owed = Counter(meant[: max(0, missing - own.total())])
+            for node in owed:
                 # Others may be kept room there by now, of which its entry says nothing.
-                fitting = min(owed[name][node], self._fitting(node, shape))
-                owed[name][node] -= fitting
+                fitting = min(owed[node], self._fitting(uid, node, shape, owed[node]))
+                owed[node] -= fitting
                 own[node] += fitting
             self._keep(uid, shapes, places)
-        for each in entry.pod_sets:
-            # Once all sets have what was meant for them: none of it is there for what another one lacks.
-            name, own = each.name, places[each.name]
-            if own.total() < missing[name]:
-                own.update(place_most(self.capacity, Asked(name, shapes[name], missing[name] - own.total())))
-            lacks = missing[name] - own.total()
-            if lacks and entry.stopping is not None:
+            settling.missing[name], settling.owed[name] = missing, owed
+        return settling
+
+    def _finish(self, settling: "_Settling") -> None:
+        """Have what a gang lacks yet kept wherever there is room, once all have what was meant for them."""
+        held, shapes = settling.held, settling.shapes
+        uid, known = held.reservation.uid, self.capacity.allotments.get(held.reservation.uid)
+        places = {name: Counter(on) for name, on in (known.places if known else {}).items() if name in shapes}
+        improvised = uid in self._elsewhere
+        for each in held.reservation.pod_sets if shapes else ():
+            name, own = each.name, places.setdefault(each.name, Counter())
+            missing = settling.missing[name]
+            if own.total() < missing:
+                own.update(place_most(self.capacity, Asked(name, shapes[name], missing - own.total())))
+                improvised = True
+            lacks = missing - own.total()
+            if lacks and held.reservation.stopping is not None:
                 self._unkept.add(uid)
             elif lacks and (each.places or each.domain):
                 self.short[uid] = self.short.get(uid, 0) + lacks
             # What becomes free where they were to go is theirs before anybody else's.
-            own.update([node for node in owed[name].elements() if self._admits(node, shapes[name])][:lacks])
+            owed = settling.owed[name].elements()
+            own.update([node for node in owed if self._admits(node, shapes[name])][:lacks])
             self._keep(uid, shapes, places)
+        self._elsewhere.pop(uid, None)
+        bound = self.capacity.bound_of(uid)
+        if any(
+            (improvised or each.places) and strays(each, on_nodes(bound, each.name), places.get(each.name, {}))
+            for each in held.reservation.pod_sets
+        ):
+            self._elsewhere[uid] = held
+
+    def _displace(self, gang: str, node: str, shape: Shape, pods: int) -> None:
+        """Take room on a node from those whose entries say nothing of it, until so many pods of a gang fit there."""
+        for uid in [each for each in self._elsewhere if each != gang]:
+            if shape.fits(self.capacity.spare(node)) >= pods:
+                return
+            known, bound = self.capacity.allotments.get(uid), self.capacity.bound_of(uid)
+            places = {} if known is None else {name: Counter(on) for name, on in known.places.items()}
+            there = {
+                each.name: strays(each, on_nodes(bound, each.name), places.get(each.name, {}))[node]
+                for each in self._entries[uid].pod_sets
+            }
+            if known is not None and any(there.values()):
+                for name, own in places.items():
+                    own[node] -= there.get(name, 0)
+                self._keep(uid, known.shapes, places)
+                self._displaced[uid] = None
+
+    def with_moves(self, entry: Reservation) -> Reservation:
+        """Return an entry that says where room is kept for its pods by now: the same where it does already."""
+        known = self.capacity.allotments.get(entry.uid)
+        if known is None or entry.uid not in self._elsewhere:
+            return entry
+        return with_moves(entry, self.capacity.bound_of(entry.uid), known.places)
+
+    def moved(self) -> list[str]:
+        """Return the gangs that have room kept where their entries say nothing of."""
+        return [uid for uid in self._elsewhere if uid in self._entries]
 
     def _kept(self, own: Counter[str], shape: Shape, missing: int) -> Counter[str]:
         """Return what remains of the places that a pod set had until now, of which so many pods are to come."""
@@ -280,9 +352,13 @@ class Occupancy:
         beyond = [-(min(0, free.get(resource, 0)) // amount) for resource, amount in shape.requests]
         return max(*beyond, *(-free.get(port, 0) // MILLI - 1 for port in shape.ports), 0)
 
-    def _fitting(self, name: str, shape: Shape) -> int:
-        """Return how many more pods of a shape a node takes."""
-        return shape.fits(self.capacity.spare(name)) if self._admits(name, shape) else 0
+    def _fitting(self, gang: str, name: str, shape: Shape, pods: int) -> int:
+        """Return how many more pods of a shape a node takes, of ``pods`` that a gang's entry has there."""
+        if not self._admits(name, shape):
+            return 0
+        if shape.fits(self.capacity.spare(name)) < pods and self._elsewhere:
+            self._displace(gang, name, shape, pods)
+        return shape.fits(self.capacity.spare(name))
 
     def _admits(self, name: str, shape: Shape) -> bool:
         node = self.capacity.nodes.get(name)

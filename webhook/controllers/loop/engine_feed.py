@@ -15,6 +15,8 @@ from webhook.controllers.gangs import gated_pods
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.loop.dirty_set import DirtySet
 from webhook.controllers.reporting.announce import Announcer
+from webhook.controllers.writes.batch import Batch
+from webhook.core.ledger import bounds
 from webhook.core.ledger.record import Changes, Ledger, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Reason
@@ -130,6 +132,19 @@ class EngineFeed:
         unread, entries = self._view.unread, self._view.ledger.entries
         beyond = (uid for uid, entry in entries.items() if entry.kind in unread) if unread else ()
         self._engine.know_out_of_reach(frozenset(beyond))
+
+    def write_moves(self, batch: Batch) -> None:
+        """Add to what is written where pods are to go by now whose nodes were lost: what is admitted beside them may
+        have been given the nodes that their entries name.
+        """
+        view, nodes = self._view, self._view.nodes
+        for uid in () if nodes is None else nodes.moved():
+            known = batch.put.get(uid) or view.ledger.entries.get(uid)
+            if nodes is None or known is None or uid in batch.drop:
+                continue
+            moved = nodes.with_moves(known)
+            if moved is not known and bounds.fits_alone(moved):
+                batch.put[uid] = moved
 
     def turned_back(self, reservation: Reservation) -> None:
         """Take back what the engine admitted: it cannot go into the ledger as it is."""

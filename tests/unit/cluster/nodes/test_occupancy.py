@@ -295,6 +295,76 @@ def test_what_entries_say_of_nodes_that_others_have_by_now_is_kept_elsewhere_or_
     assert cluster.cpus() == free
 
 
+def test_a_new_leader_gives_nobody_what_the_ledger_keeps_for_another() -> None:
+    """``g`` lost its node and goes anywhere: not where ``h`` is on its way to, though it is looked at first."""
+    cluster = Cluster()
+    entries = {"g": with_places(entry("g"), {"main": {"lost": 2}}), "h": with_places(entry("h"), {"main": {"a": 2}})}
+    cluster.set_reservations(entries)
+    cluster.settled()
+    assert (cluster.places("g"), cluster.places("h")) == ({"b": 2}, {"a": 2})
+
+
+def test_who_is_looked_at_first_makes_way_for_whom_the_ledger_keeps_the_node() -> None:
+    """A process that starts looks at some gangs at a time."""
+    cluster = Cluster()
+    entries = {"g": with_places(entry("g"), {"main": {"lost": 2}}), "h": with_places(entry("h"), {"main": {"a": 2}})}
+    cluster.set_reservations(entries)
+    for most, kept in ((1, {"a": 2}), (None, {"b": 2})):
+        held = [Held(each, {}, gang(each.uid, "q", pods=2, cpu=2)) for each in cluster.unsettled(most)]
+        cluster.settle(held, {})
+        assert cluster.places("g") == kept
+    assert (cluster.places("h"), cluster.short) == ({"a": 2}, {})
+
+
+def test_what_was_placed_again_is_written_in_order_of_ranks() -> None:
+    cluster = Cluster()
+    cluster.put_node(stored_node("c"))
+    placed = with_places(entry("g", 4), {"main": {"a": 1, "b": 2, "c": 1}})
+    cluster.set_reservations({"g": placed})
+    cluster.settled()
+    assert cluster.moved() == []
+    cluster.put_pod(pod("g-0", "a", 2, gang="g", pod_set="main"))
+    cluster.drop_node("b")
+    cluster.settled()
+    assert cluster.moved() == ["g"]
+    written = cluster.with_moves(placed)
+    (main,) = written.pod_sets
+    assert list(main.places.items()) == [("a", 2), ("c", 2)]
+    cluster.set_reservations({"g": written})
+    cluster.settled()
+    assert (cluster.moved(), cluster.with_moves(written)) == ([], written)
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcx"), st.integers(1, 2), min_size=1), max_size=4),
+    st.lists(st.integers(0, 2), min_size=3, max_size=3),
+)
+def test_who_takes_over_what_was_written_keeps_the_same_places(asked: list[dict[str, int]], others: list[int]) -> None:
+    """Whatever was lost, and whoever came first: each was placed again, and the ledger says where."""
+
+    def there() -> Cluster:
+        cluster = Cluster()
+        cluster.put_node(stored_node("c"))
+        for name, pods in zip("abc", others, strict=True):
+            for number in range(pods):
+                cluster.put_pod(pod(f"other-{name}-{number}", name, 2))
+        return cluster
+
+    before, after = there(), there()
+    uids = [f"g{number}" for number in range(len(asked))]
+    entries = {
+        uid: with_places(entry(uid, sum(places.values())), {"main": places})
+        for uid, places in zip(uids, asked, strict=True)
+    }
+    before.set_reservations(entries)
+    before.settled()
+    written = {uid: before.with_moves(each) for uid, each in entries.items()}
+    assert all(sum(each.pod_sets[0].places.values()) == each.pod_sets[0].count for each in written.values())
+    after.set_reservations(written)
+    after.settled()
+    assert before.short or {uid: after.places(uid) for uid in uids} == {uid: before.places(uid) for uid in uids}
+
+
 def test_a_set_keeps_its_place_though_another_of_its_gang_finds_none() -> None:
     cluster, whole = Cluster(), entry("g", 2)
     (main,) = whole.pod_sets

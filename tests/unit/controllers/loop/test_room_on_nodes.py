@@ -14,6 +14,7 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.controllers.nodes import Scheduler
 
 pytestmark = pytest.mark.virtual_time
 FOREIGN = {
@@ -146,3 +147,15 @@ async def test_a_gang_that_has_lost_a_node_goes_to_another_where_there_is_one() 
         assert await bound(cluster) == ["small-0", "small-2"]
         (job,) = replicas[0].view.jobs.values()
         assert job.requeue is None
+
+
+async def test_the_ledger_says_where_room_is_kept_for_a_gang_that_has_lost_a_node() -> None:
+    """Else whoever leads next keeps that room nowhere, or where others were admitted since."""
+    async with started("small-0", "small-1", "small-2") as (cluster, replicas):
+        for scheduler in [each for each in cluster.controllers if isinstance(each, Scheduler)]:
+            await scheduler.stop()
+        await admitted_and_robbed(cluster, replicas[0])
+        await asyncio.sleep(20)
+        for replica in replicas:
+            (found,) = replica.view.ledger.entries.values()
+            assert [dict(each.places) for each in found.pod_sets] == [{"small-0": 1, "small-2": 1}]
