@@ -28,6 +28,18 @@ def schedulers_word(pods: Iterable[PodRecord]) -> str:
     return f"{number} found no node: {why}"
 
 
+def pods_word(pods: Iterable[PodRecord]) -> str:
+    """Return what the scheduler says of the pods without a node and what nodes say of those that they cannot start."""
+    known = list(pods)
+    said = sorted(pod.unstarted for pod in known if pod.live and pod.unstarted)
+    # Nodes name the pod in their words for some reasons: those of one reason are alike.
+    reasons = Counter(text.partition(":")[0] for text in said)
+    found = [schedulers_word(known)]
+    for reason, number in reasons.most_common(1):
+        found.append(f"{number} cannot start: {next(text for text in said if text.partition(':')[0] == reason)}")
+    return "; ".join(text for text in found if text)
+
+
 def lacking(
     job: JobRecord, reservation: Reservation, view: View, settings: Start, lost_seconds: float | None
 ) -> tuple[str, ...]:
@@ -38,7 +50,7 @@ def lacking(
     if job.ready or job.suspended or job.finished is not None or reservation.stopping is not None:
         return ()
     pods = list(view.fences.pods_of(job.namespace, job.uid))
-    found = [schedulers_word(pods)]
+    found = [pods_word(pods)]
     if not reservation.adopted and sum(pod.live or pod.terminal for pod in pods) < sum(reservation.counts.values()):
         found.append("where pods are missing, an event of the job, or of what creates them, says why")
     found.append(_stopped_when(job, reservation, view, settings, lost_seconds, pods))

@@ -46,12 +46,26 @@ class Resources(msgspec.Struct):
     limits: dict[str, Any] | None = None
 
 
+class Waiting(msgspec.Struct, gc=False):
+    """status.containerStatuses[].state.waiting: why a container has not started."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class State(msgspec.Struct):
+    """status.containerStatuses[].state."""
+
+    waiting: Waiting | None = None
+
+
 class ContainerStatus(msgspec.Struct, rename="camel"):
-    """status.containerStatuses[], as far as an in-place resize shows there."""
+    """status.containerStatuses[], as far as an in-place resize and what cannot start show there."""
 
     name: str = ""
     resources: Resources | None = None
     allocated_resources: dict[str, Any] | None = None
+    state: State | None = None
 
 
 class Status(msgspec.Struct, rename="camel"):

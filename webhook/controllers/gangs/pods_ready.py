@@ -15,7 +15,7 @@ A Job that starts again with a part of its work done is judged by what is left: 
 proves nothing about this start, and nor does its report, which counts that too.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -27,6 +27,7 @@ from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.counted import counted
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
+from webhook.core.model.pods import PodRecord
 from webhook.core.model.shared import shared
 from webhook.jobs.kinds.shipped import JOB
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -110,14 +111,14 @@ class PodsReady:
         if progress is None or nodes is None or progress.ready_once:
             return None
         short = sum(nodes.short.get(job.uid, 0) for job, _ in parts)
-        if not short or NODES in view.unread or not (said := _schedulers_word(parts, view)):
+        if not short or NODES in view.unread or not (said := starting.schedulers_word(_pods(parts, view))):
             progress.short_since = None
             return None
         progress.short_since = now if progress.short_since is None else progress.short_since
         if now - progress.short_since < NO_NODE_SECONDS:
             return None
         fit = "fits" if short == 1 else "fit"
-        why = f"{short} of its pods no longer {fit} any node: others took the room, or nodes are gone{said}"
+        why = f"{short} of its pods no longer {fit} any node: others took the room, or nodes are gone; {said}"
         # It is no fault of its own: it keeps its place, and waits until it fits again.
         return Requeue(NO_NODE_LEFT, parts[0][0].place_seconds, parts[0][0].attempts, now, why)
 
@@ -154,7 +155,8 @@ class PodsReady:
         stage = "after losing others" if progress.ready_once else "after its admission"
         needed = counted(quorum - spared, "pod")
         ran = f"only {max(0, running - spared)} of the {needed} it needs ran within {limit:g} s {stage}"
-        return ran + _schedulers_word(parts, view)
+        said = starting.pods_word(_pods(parts, view))
+        return f"{ran}; {said}" if said else ran
 
     def _first_look(self, parts: Sequence[Started], view: View, now: float) -> _Progress:
         """Return the clock of a gang that is looked at for the first time, by this leader.
@@ -205,9 +207,8 @@ def _quorum(parts: Sequence[Started], view: View, spared: Mapping[str, int]) -> 
     return min(gang.least_pods, reserved + sum(job.reclaimed.values()))
 
 
-def _schedulers_word(parts: Sequence[Started], view: View) -> str:
-    said = starting.schedulers_word(pod for job, _ in parts for pod in view.fences.pods_of(job.namespace, job.uid))
-    return f"; {said}" if said else ""
+def _pods(parts: Sequence[Started], view: View) -> Iterator[PodRecord]:
+    return (pod for job, _ in parts for pod in view.fences.pods_of(job.namespace, job.uid))
 
 
 def _ended(job: JobRecord, view: View) -> frozenset[str]:

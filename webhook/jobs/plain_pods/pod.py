@@ -25,7 +25,9 @@ from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
 _MESSAGE_MAX = 300
-"""Characters kept of a message of the scheduler's, which names each sort of node that does not do."""
+"""Characters kept of a message of the scheduler's, which names each sort of node that does not do, or of a node's."""
+_ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
+"""Reasons for which a container waits though nothing is wrong."""
 
 _KEPT_LABELS = frozenset(
     (
@@ -84,6 +86,7 @@ def decode(raw: bytes) -> PodRecord:
         created_seconds=seconds(metadata.creation_timestamp) if group else 0.0,
         admission=own.get(names.ADMISSION, "") if group else "",
         unscheduled=_unscheduled(pod.status) if gang is not None else "",
+        unstarted=_unstarted(pod.status) if gang is not None else "",
         waiting=waiting,
     )
 
@@ -91,6 +94,15 @@ def decode(raw: bytes) -> PodRecord:
 def _unscheduled(status: wire.Status) -> str:
     found = (c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False")
     return next((c.message or c.reason for c in found), "")[:_MESSAGE_MAX]
+
+
+def _unstarted(status: wire.Status) -> str:
+    if status.phase != "Pending":
+        return ""
+    states = (each.state for each in (*(status.init_container_statuses or ()), *(status.container_statuses or ())))
+    waiting = (state.waiting for state in states if state is not None and state.waiting is not None)
+    found = (each for each in waiting if each.reason and each.reason not in _ON_ITS_WAY)
+    return next((f"{each.reason}: {each.message}".removesuffix(": ") for each in found), "")[:_MESSAGE_MAX]
 
 
 def unread(raw: bytes) -> PodRecord:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import inf
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,22 @@ def test_a_gang_that_found_no_nodes_is_stopped_with_what_the_scheduler_says() ->
     requeue = watched((RUNNING, RESERVED), view=view).overdue("uid", [(RUNNING, RESERVED)], view, 110)
     assert requeue is not None
     assert requeue.message.endswith(f"within 10 s after its admission; 2 found no node: {why}")
+
+
+@pytest.mark.parametrize("place", ["containerStatuses", "initContainerStatuses"])
+def test_a_gang_whose_images_cannot_be_pulled_is_stopped_with_what_the_nodes_say(place: str) -> None:
+    """As the API server hands out the pods, with the status that their kubelets wrote."""
+    labels = {names.GANG_LABEL: "uid", names.POD_SET_LABEL: "main"}
+    view = View()
+    for number, reason in enumerate(("ErrImagePull", "ImagePullBackOff", "ImagePullBackOff", "ContainerCreating")):
+        metadata = {"uid": f"pod-{number}", "namespace": "ns", "name": f"pod-{number}", "labels": labels}
+        waiting = {"reason": reason, "message": f"image of pod-{number}"}
+        item = {"metadata": metadata | {"resourceVersion": "1"}, "spec": {"containers": []}}
+        item["status"] = {"phase": "Pending", place: [{"name": "main", "state": {"waiting": waiting}}]}
+        view.put_pod(decode(orjson.dumps(item)))
+    requeue = watched((RUNNING, RESERVED), view=view).overdue("uid", [(RUNNING, RESERVED)], view, 110)
+    assert requeue is not None
+    assert requeue.message.endswith("after its admission; 2 cannot start: ImagePullBackOff: image of pod-1")
 
 
 def test_another_leader_counts_the_failed_starts_on() -> None:

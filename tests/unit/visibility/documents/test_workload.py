@@ -258,6 +258,12 @@ async def test_a_gang_that_starts_tells_the_schedulers_word_and_when_it_is_stopp
     for pod in list(world.view.fences.pods_of(job.namespace, job.uid)):
         world.view.put_pod(replace(pod, unscheduled="0/5 nodes are available" if pod.unscheduled else ""))
     assert "0/5 nodes" in str(await world.workload(job)), "a new word is shown though nothing else changed"
+    (first, *_) = world.view.fences.pods_of(job.namespace, job.uid)
+    world.view.put_pod(replace(first, phase="Pending", unstarted="ErrImagePull: no such image"))
+    said = condition(await world.workload(job), "PodsReady")["message"]
+    assert (
+        "2 found no node: 0/5 nodes are available; 1 cannot start: ErrImagePull: no such image; it is stopped" in said
+    )
     world.stops(reservation, "Preempted")
     assert "is stopped at" not in str(await world.workload(job))
 
