@@ -7,7 +7,7 @@ from itertools import compress
 from typing import Final
 
 from webhook.core.nodes.node import NodeRecord
-from webhook.core.nodes.shape import Shape
+from webhook.core.nodes.shape import OUTSIDE_AFFINITY, WITHOUT_LABEL, Shape
 
 ELIGIBLE_MAX: Final = 16
 """Shapes of which this is kept; the one asked for longest ago goes first."""
@@ -23,6 +23,12 @@ class Eligible:
     """Those of them that hold a pod when nothing else runs there."""
     kept_out: Counter[str] = field(default_factory=Counter)
     """What keeps its pods off all other nodes, and how many of these."""
+
+    @property
+    def no_such_node(self) -> bool:
+        """No node bears the labels that it asks for, so that no room will ever do."""
+        asked = (why.startswith((WITHOUT_LABEL, OUTSIDE_AFFINITY)) for why in self.kept_out)
+        return bool(self.kept_out) and not self.admitted and all(asked)
 
 
 def eligible(

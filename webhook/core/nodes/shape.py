@@ -5,6 +5,8 @@ Follows kube-scheduler's filters NodeResourcesFit, NodeAffinity (required), Tain
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from sys import intern
+from typing import Final
 
 from webhook.core.model.gang import PodSet, Requirement, Toleration
 from webhook.core.model.policy import Flavor, Taint, requirement_holds, tolerates
@@ -13,6 +15,8 @@ from webhook.core.nodes.node import PODS, UNBOUNDED, NodeRecord
 
 CORDON = Taint("node.kubernetes.io/unschedulable")
 """Who tolerates it is bound to a cordoned node all the same."""
+WITHOUT_LABEL: Final = "without label"
+OUTSIDE_AFFINITY: Final = "outside its node affinity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +69,13 @@ class Shape:
             return "not ready"
         for taint in node.taints:
             if _keeps_out(taint) and not any(tolerates(each, taint) for each in self.tolerations):
-                return f"taint {taint.key}"
-        if any(node.labels.get(key) != value for key, value in self.selector):
-            return "node selector"
+                return f"taint {taint.key} not tolerated"
+        for key, value in self.selector:
+            if node.labels.get(key) != value:
+                return intern(f"{WITHOUT_LABEL} {key}={value}")
         if self.affinity and not any(all(requirement_holds(r, node.labels) for r in term) for term in self.affinity):
-            return "node affinity"
-        return next((f"no label {level}" for level in self.levels if level not in node.labels), None)
+            return OUTSIDE_AFFINITY
+        return next((f"{WITHOUT_LABEL} {level}" for level in self.levels if level not in node.labels), None)
 
     def amount(self, resource: str) -> int:
         """Return what one pod asks of ``resource``."""

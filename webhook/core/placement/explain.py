@@ -40,7 +40,10 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
         anywhere = capacity.index(shape).total
         # Where they fit elsewhere it is not the nodes that lack anything, but the domains.
         return _no_domain(found, anywhere, none if anywhere < found.asked.count else "")
-    return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}{none}", help=_help(found))
+    # Room that becomes free on nodes that it may not use is none for it.
+    fix = "change the labels that it asks of nodes, or have such nodes added"
+    fix = fix if capacity.eligible(shape).no_such_node else _help(found)
+    return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}{none}", help=fix)
 
 
 def _lacks(capacity: Capacity, shape: Shape) -> tuple[Counter[str], Counter[str]]:

@@ -61,7 +61,7 @@ def test_a_flavor_with_a_topology_has_only_nodes_that_bear_all_its_labels() -> N
     asks = shape_of(PodSet("main", 1, PodPrice({GPU: 8000})), {"gpu": flavor})
     assert places(nodes, Asked("main", asks, 1)) == {"main": {"n1": 1}}
     assert places(nodes, Asked("main", asks, 2)) is None
-    assert asks.why_not(nodes.nodes["n0"]) == f"no label {RACK}"
+    assert asks.why_not(nodes.nodes["n0"]) == f"without label {RACK}"
 
 
 def test_one_pod_takes_the_smallest_hole_that_holds_it() -> None:

@@ -68,6 +68,20 @@ def test_of_a_pod_larger_than_any_node_it_is_told_that_no_room_will_ever_do() ->
     assert str(made.reason("giant")).endswith("it starts when 1 more of its pods fit")
 
 
+def test_of_a_label_that_no_node_bears_it_is_told_which_and_no_start_is_promised() -> None:
+    made, there = engine(queue("q", 16), nodes={"a": 4, "b": 4})
+    made.submit(gang("picky", "q", placement={"node_selector": {"gpu": "h100"}}), 0.0)
+    assert admitted(made) == []
+    text = "asks 1 pod of 1 cpu; 0 fit now; of 2 nodes 2 take none: 2 without label gpu=h100; "
+    assert str(made.reason("picky")) == f"{text}change the labels that it asks of nodes, or have such nodes added"
+    there.put_node(NodeRecord("c", {"cpu": 500}, {"gpu": "h100"}))
+    made.wake_nodes()
+    assert str(made.reason("picky")).endswith("or have a larger node added"), "one is there now, and too small"
+    there.put_node(NodeRecord("c", {"cpu": 4000}, {"gpu": "h100"}, cordoned=True))
+    made.wake_nodes()
+    assert str(made.reason("picky")).endswith("it starts when 1 more of its pods fit"), "it may be uncordoned"
+
+
 def test_what_one_cycle_admits_is_allotted_before_the_next_gang_is_asked_about() -> None:
     made, _ = engine(queue("q", 8), nodes={"a": 4, "b": 3})
     made.submit(gang("one", "q", cpu=3), 0.0)
