@@ -4,7 +4,7 @@ Compiled once per class of gangs that ask the same; it does not depend on usage.
 say (excluded prefixes, transformations), grouped as the queue groups them, and matched with flavors by ``misfits``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.core.assignment.node_match import misfit
@@ -13,12 +13,16 @@ from webhook.core.model import amounts
 from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
 from webhook.core.model.policy import Flavor, FlavorResource, Queue, ResourceGroup
+from webhook.core.model.problem import some
 from webhook.core.model.quantity import MILLI
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
 
 ClassKey = tuple[object, ...]
 """What gangs of one queue have in common that get the same answer."""
+
+NAMED_MAX = 5
+"""Pod sets and resources that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], set
     charges: dict[str, Mapping[str, int]] = {}
     ignores_undeclared = queue.ignores_undeclared or settings.ignore_undeclared
     jobs: set[str] = set()
+    uncovered: list[tuple[PodSet, tuple[Want, ...]]] = []
     for position, pod_set in enumerate(gang.pod_sets):
         charge = charge_of(pod_set.price.requests, settings)
         if charge != pod_set.price.requests:
@@ -143,9 +148,11 @@ def compile_request(gang: Gang, queue: Queue, flavors: Mapping[str, Flavor], set
                 options = _options(group, covered, company, flavors)
                 choices.append((place, Choice(covered, options, tuple(each.name for each in company))))
         asked = (name for name in charge if charge[name] and pod_set.count and name not in pod_set.added)
-        undeclared = sorted(name for name in asked if name in wants)
+        undeclared = tuple(wants[name] for name in sorted(asked) if name in wants)
         if undeclared and not ignores_undeclared:
-            return Request(charges=charges or None, refusal=_undeclared(queue, pod_set, wants[undeclared[0]]))
+            uncovered.append((pod_set, undeclared))
+    if uncovered:
+        return Request(charges=charges or None, refusal=_undeclared(queue, uncovered))
     order = {pod_set.name: position for position, pod_set in enumerate(gang.pod_sets)}
     choices.sort(key=lambda placed: order[placed[1].seats[0]])
     return Request(_joined(choices), charges or None)
@@ -205,14 +212,22 @@ def charge_of(requests: amounts.Amounts, settings: EngineSettings) -> amounts.Am
     return amounts.add(charge, {n: max(0, amount) for n, amount in made.items()})
 
 
-def _undeclared(queue: Queue, pod_set: PodSet, want: Want) -> Reason:
+def _undeclared(queue: Queue, found: Sequence[tuple[PodSet, tuple[Want, ...]]]) -> Reason:
+    """Return the reason of what pod sets ask that no resource group has: all of it, up to a number."""
+    pod_set, (want, *_) = found[0]
+    resources = list(dict.fromkeys(each.resource for _, wants in found for each in wants))
+
+    def told(lacking: tuple[PodSet, tuple[Want, ...]]) -> str:
+        of = some([each.resource for each in lacking[1]], NAMED_MAX)
+        return f"pod set {lacking[0].name}: no resource group of queue {queue.name} covers {of}"
+
     return Reason(
         Code.NO_MATCHING_FLAVOR,
-        message=f"pod set {pod_set.name}: no resource group of queue {queue.name} covers {want.resource}",
+        message=some(found, NAMED_MAX, told, "; "),
         node=f"queue {queue.name}",
         resource=want.resource,
         asked=want.amount({pod_set.name: pod_set.count}),
-        help=f"add {want.resource} to a resource group of the queue, or ask for none of it",
+        help=f"add {some(resources, NAMED_MAX)} to a resource group of the queue, or ask for none of it",
     )
 
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from webhook.core.model import quantity
-from webhook.core.model.blockers import QuotaMissing, render
+from webhook.core.model.blockers import Blocker, QuotaMissing, TooMuch, render, render_all
 from webhook.core.model.counted_jobs import resource_text
 from webhook.core.model.policy import FlavorResource
+from webhook.core.model.problem import some
 from webhook.core.model.reasons import Code, Holder, Reason
+
+NAMED_MAX = 5
+"""Pod sets that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class FenceFull:
     holders: tuple[Holder, ...] = ()
     ahead: int = 0
     """Gangs before it, of whatever queue, that ask the same of it: they may take what becomes free."""
+    others: tuple["FenceFull", ...] = ()
+    """What else has too little, of this ResourceQuota and of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +40,8 @@ class NotStated:
     """A ResourceQuota bounds what a container does not state: the API server refuses such pods, whatever is free."""
 
     fence: str
-    resource: str
-    pod_set: str
+    resources: tuple[str, ...]
+    pod_sets: tuple[str, ...]
 
 
 class Passing(Enum):
@@ -95,10 +101,11 @@ def reason_of(barrier: Barrier) -> Reason:
     match barrier:
         case FenceFull():
             return _fence_full(barrier)
-        case NotStated(fence, resource, pod_set):
-            text = f"{fence} bounds {resource}, and a container of pod set {pod_set} does not state it"
-            tip = f"state {resource} in every container, or let a LimitRange fill it in"
-            return Reason(Code.FENCED, text, node=fence, resource=resource, help=tip)
+        case NotStated(fence, resources, pod_sets):
+            of, sets = ", ".join(resources), "pod set" if len(pod_sets) == 1 else "pod sets"
+            text = f"{fence} bounds {of}, which not every container of {sets} {some(pod_sets, NAMED_MAX)} states"
+            tip = f"state {of} in every container, or let a LimitRange fill it in"
+            return Reason(Code.FENCED, text, node=fence, resource=resources[0], help=tip)
         case BehindHead(head, why, seconds, queue, _):
             what = f"would pass {head}" if queue is None else f"would delay {head}, head of queue {queue}"
             text = f"{what}: {why.value.format(max(0, seconds))}"
@@ -114,13 +121,16 @@ def reason_of(barrier: Barrier) -> Reason:
 
 
 def _fence_full(barrier: FenceFull) -> Reason:
-    missing: QuotaMissing | None = None
-    tip = "it can never start: ask for less, or raise the ResourceQuota"
-    if barrier.used is None:
-        tip = ""
-    elif barrier.asked <= barrier.limit:
-        missing = QuotaMissing(barrier.resource, barrier.used + barrier.asked - barrier.limit, barrier.ahead)
-        tip = f"{render(missing)}; end something there, or raise the ResourceQuota"
+    all_short, lacks = [barrier, *barrier.others], tuple[Blocker, ...]()
+    beyond = [each for each in all_short if each.asked > each.limit]
+    if beyond:
+        barrier, *others = beyond
+        lacks = tuple(TooMuch(each.resource, each.asked, each.fence, each.limit) for each in others)
+        never = () if barrier.used is None else ("it can never start: ask for less, or raise the ResourceQuota",)
+        tip = "; ".join([*map(render, lacks), *never])
+    else:
+        lacks = tuple(_missing(each, barrier) for each in all_short)
+        tip = f"{render_all(lacks)}; end something there, or raise the ResourceQuota"
     return Reason(
         Code.FENCED,
         node=barrier.fence,
@@ -130,8 +140,13 @@ def _fence_full(barrier: FenceFull) -> Reason:
         limit=barrier.limit,
         holders=barrier.holders,
         help=tip,
-        blockers=() if missing is None else (missing,),
+        blockers=lacks,
     )
+
+
+def _missing(short: FenceFull, first: FenceFull) -> QuotaMissing:
+    missing = (short.used or 0) + short.asked - short.limit
+    return QuotaMissing(short.resource, missing, first.ahead, fence=short.fence if short.fence != first.fence else "")
 
 
 def _behind_starved(barrier: BehindStarved) -> Reason:

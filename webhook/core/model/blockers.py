@@ -18,6 +18,20 @@ class QuotaMissing:
     """Jobs before it, in its queue and in others that wait for the same room: they may take what becomes free."""
     flavor: str = ""
     """Where it lacks the same resource of several."""
+    fence: str = ""
+    """``ResourceQuota namespace/name`` that has too little left, if that is not the one that the reason is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooMuch:
+    """It asks more than there is at all, of another resource than the reason names first."""
+
+    resource: str
+    asked: int
+    where: str
+    """Who has that little of it: ``queue research``, ``ResourceQuota team/hard``."""
+    limit: int
+    flavor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +65,23 @@ class StartUnknown:
     """``namespace/name`` of gangs without a run-time limit."""
 
 
-Blocker = QuotaMissing | QuotaTooLow | KeptForOthers | StartsBy | StartUnknown
+Blocker = QuotaMissing | TooMuch | QuotaTooLow | KeptForOthers | StartsBy | StartUnknown
 
 
 def render(blocker: Blocker) -> str:
     """Return what to tell the owner."""
     match blocker:
-        case QuotaMissing(resource, missing, ahead, flavor):
+        case TooMuch(resource, asked, where, limit, flavor):
+            kind = f" of flavor {flavor}" if flavor else ""
+            most = quantity.render(limit, resource)
+            return f"it also asks {counted_jobs.amount_text(asked, resource)}{kind}, {where} has {most}"
+        case QuotaMissing(resource, missing, ahead):
             before = _before(ahead)
             if resource in counted_jobs.WHICH:
                 fewer = ceil(missing / MILLI)
                 jobs = "one fewer job" if fewer == 1 else f"{fewer} fewer jobs"
                 return f"needs {jobs}{counted_jobs.WHICH[resource]} running there{before}, or a higher limit"
-            return f"needs {_amount(resource, missing, flavor)}{before}"
+            return f"needs {_missing(blocker)}{before}"
         case QuotaTooLow(resource, missing) if resource in counted_jobs.WHICH:
             more = counted_jobs.amount_text(ceil(missing / MILLI) * MILLI, resource)
             return f"needs a limit that is higher by {more}: nobody else holds what it lacks"
@@ -83,7 +101,7 @@ def render_all(blockers: Sequence[Blocker]) -> str:
     held = [each for each in blockers if isinstance(each, QuotaMissing) and each.resource not in counted_jobs.WHICH]
     if len(held) < 2:
         return "; ".join(map(render, blockers))
-    *others, last = (_amount(each.resource, each.missing, each.flavor) for each in held)
+    *others, last = map(_missing, held)
     both = f"needs {', '.join(others)} and {last}"
     before = max(each.ahead for each in held)
     listed = f"{both}{',' if before else ''}{_before(before)}"
@@ -94,5 +112,10 @@ def _before(ahead: int) -> str:
     return f" and {ahead} job{'s' if ahead > 1 else ''} before it" if ahead else ""
 
 
+def _missing(lack: QuotaMissing) -> str:
+    return _amount(lack.resource, lack.missing, lack.flavor) + (f" of {lack.fence}" if lack.fence else "")
+
+
 def _amount(resource: str, missing: int, flavor: str) -> str:
-    return f"{quantity.render(missing, resource)} more {resource}" + (f" of flavor {flavor}" if flavor else "")
+    more = counted_jobs.named(f"{quantity.render(missing, resource)} more", resource)
+    return more + (f" of flavor {flavor}" if flavor else "")

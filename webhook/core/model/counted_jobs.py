@@ -11,6 +11,8 @@ WHICH: Final = {
     PREEMPTIBLE_JOBS: " that may be preempted",
 }
 """Pseudo-resources that count jobs, and which."""
+PODS: Final = "pods"
+"""What a ResourceQuota, or a queue, counts of pods."""
 
 
 def resource_text(resource: str) -> str:
@@ -20,7 +22,14 @@ def resource_text(resource: str) -> str:
 
 def amount_text(thousandths: int, resource: str) -> str:
     """Return an amount of a resource with its name: ``2 nvidia.com/gpu``, ``1 job``."""
-    amount = quantity.render(thousandths, resource)
-    if resource not in WHICH:
-        return f"{amount} {resource}".rstrip()
-    return f"{amount} job{'' if amount == '1' else 's'}{WHICH[resource]}"
+    return named(quantity.render(thousandths, resource), resource)
+
+
+def named(amount: str, resource: str) -> str:
+    """Return an amount that is written already, ``1`` or ``1 more``, with what it is of."""
+    one = amount.split(" ", maxsplit=1)[0] == "1"
+    if resource in WHICH:
+        return f"{amount} job{'' if one else 's'}{WHICH[resource]}"
+    if resource == PODS:
+        return f"{amount} pod{'' if one else 's'}"
+    return f"{amount} {resource}".rstrip()

@@ -53,11 +53,11 @@ class Fence:
             return {_OBJECTS: MILLI} if _OBJECTS in self.hard else {}
         return self.charge(pod.price)
 
-    def unstated(self, price: PodPrice) -> str | None:
-        """Return the first key that pods of this price must state and do not; the API server refuses them."""
+    def unstated(self, price: PodPrice) -> tuple[str, ...]:
+        """Return the keys that pods of this price must state and do not; the API server refuses them."""
         if not price.unstated or not self.matches(price):
-            return None
-        return next((key for key in sorted(self.hard) if _stated_as(key) in price.unstated), None)
+            return ()
+        return tuple(key for key in sorted(self.hard) if _stated_as(key) in price.unstated)
 
     def demand(self, pods: Iterable[tuple[PodPrice, int]]) -> dict[str, int]:
         """Return what so many pods of these prices cost this quota together, by quota key."""

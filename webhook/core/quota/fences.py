@@ -11,7 +11,7 @@ only for the pods that it does not have yet, and its reservation is materialised
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import amounts
@@ -241,15 +241,17 @@ class Fences:
             missing = before.get(pod_set.name, 0) - space.live.get((gang.uid, pod_set.name), 0)
             new[pod_set.name] = max(0, missing + counts.get(pod_set.name, 0)) - max(0, missing)
         pods = [(pod_set.price, new[pod_set.name]) for pod_set in gang.pod_sets]
-        return self._refusal(gang, new) or self._first_shortfall(gang.namespace, pods, gone=gone)
+        return self._refusal(gang, new) or self._shortfall(gang.namespace, pods, gone=gone)
 
     def _refusal(self, gang: Gang, new: Mapping[str, int]) -> NotStated | None:
         """Return why the API server would refuse ``new`` pods of ``gang`` however much is free, or None."""
-        for pod_set in gang.pod_sets:
-            for fence in self.fences(gang.namespace) if new[pod_set.name] > 0 else ():
-                key = fence.unstated(pod_set.price)
-                if key is not None:
-                    return NotStated(fence.label, key, pod_set.name)
+        come = [pod_set for pod_set in gang.pod_sets if new[pod_set.name] > 0 and pod_set.price.unstated]
+        for fence in self.fences(gang.namespace) if come else ():
+            silent = {pod_set.name: keys for pod_set in come if (keys := fence.unstated(pod_set.price))}
+            if silent:
+                return NotStated(
+                    fence.label, tuple(sorted({key for keys in silent.values() for key in keys})), tuple(silent)
+                )
         return None
 
     def pod_shortfall(
@@ -263,7 +265,7 @@ class Fences:
         pods = [(price, 1), *((other, 1) for other in also)]
         if replacing is not None:
             pods.append((replacing, -1))
-        return self._first_shortfall(namespace, pods, asked_of=price)
+        return self._shortfall(namespace, pods, asked_of=price)
 
     def never_fits(self, gang: Gang) -> FenceFull | NotStated | None:
         """Return why the smallest start of ``gang`` exceeds a fence even when nothing else runs, or None."""
@@ -274,15 +276,17 @@ class Fences:
         refusal = self._refusal(gang, least)
         if refusal is not None:
             return refusal
-        for fence in fences:
-            for key, asked in fence.demand([(s.price, least[s.name]) for s in gang.pod_sets]).items():
-                if asked > fence.hard[key]:
-                    return FenceFull(fence.label, key, asked, fence.hard[key])
-        return None
+        pods = [(pod_set.price, least[pod_set.name]) for pod_set in gang.pod_sets]
+        return _together(
+            FenceFull(fence.label, key, asked, fence.hard[key])
+            for fence in fences
+            for key, asked in sorted(fence.demand(pods).items())
+            if asked > fence.hard[key]
+        )
 
     # -- bookkeeping ------------------------------------------------------------------------------------------------
 
-    def _first_shortfall(
+    def _shortfall(
         self,
         namespace: str,
         pods: list[tuple[PodPrice, int]],
@@ -292,6 +296,7 @@ class Fences:
         space = self._namespaces.get(namespace)
         if space is None:
             return None
+        found: list[FenceFull] = []
         for name in sorted(space.fences):
             fence = space.fences[name]
             left = _left_by(gone, space, fence) if gone else {}
@@ -299,9 +304,10 @@ class Fences:
                 taken = space.used[name].get(key, 0) + space.claimed[name].get(key, 0) - left.get(key, 0)
                 if asked > 0 and taken + asked > fence.hard[key]:
                     shown = asked if asked_of is None else fence.charge(asked_of).get(key, asked)
-                    holders = self._holders(space, fence, key)
-                    return FenceFull(fence.label, key, shown, fence.hard[key], taken, holders)
-        return None
+                    holders = () if found else self._holders(space, fence, key)
+                    # Others that are on their way count as there.
+                    found.append(FenceFull(fence.label, key, shown, fence.hard[key], taken + asked - shown, holders))
+        return _together(found)
 
     def _holders(self, space: _Namespace, fence: Fence, key: str) -> tuple[Holder, ...]:
         """Return who has most of what a fence bounds."""
@@ -366,6 +372,12 @@ def _hold(
             del holds[key]
     if not holds:
         del held[who]
+
+
+def _together(found: Iterable[FenceFull]) -> FenceFull | None:
+    """Return the first of what has too little with all others in it, or None where there is none."""
+    full = list(found)
+    return replace(full[0], others=tuple(full[1:])) if full else None
 
 
 def _left_by(gone: Iterable[str], space: _Namespace, fence: Fence) -> dict[str, int]:

@@ -1,10 +1,11 @@
 """Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
 from math import ceil
+from sys import maxsize
 
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign, nearest_way
@@ -18,6 +19,7 @@ from webhook.core.model.blockers import (
     QuotaTooLow,
     StartsBy,
     StartUnknown,
+    TooMuch,
     render,
     render_all,
 )
@@ -60,7 +62,7 @@ def explain(
     if decision.assignment.mode is not Mode.NO_FIT:
         # There is a flavor for everything and nobody to stop for it; flavors that could never do do not count.
         blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
-    never = _of_blocks(blocks, node)
+    never = _of_blocks(blocks, node, eclass.request, decision.counts)
     if never is not None:
         return never
     lacking = _lacking(eclass, decision, _deciding(blocks), node, allocations.usage)
@@ -97,7 +99,7 @@ def _lacking(eclass: EquivalenceClass, decision: Decision, block: Block, node: N
     return tuple(Block(Code.WAITING_FOR_QUOTA, key, asked) for key, asked in short.items())
 
 
-def _of_blocks(blocks: tuple[Block, ...], node: Node) -> Reason | None:
+def _of_blocks(blocks: tuple[Block, ...], node: Node, request: Request, counts: Mapping[str, int]) -> Reason | None:
     """Return the reason when no flavor could ever do, or None when one has merely no room now."""
     block = _deciding(blocks)
     if block.code is Code.NO_MATCHING_FLAVOR:
@@ -109,7 +111,10 @@ def _of_blocks(blocks: tuple[Block, ...], node: Node) -> Reason | None:
             help="change the gang's node selector, affinity or tolerations, or the queue's flavors",
         )
     if block.code is Code.EXCEEDS_MAX_QUOTA:
-        return exceeds(node, block)
+        way = nearest_way(request, counts, node.potential, lambda _: maxsize, block.key)
+        most = max(block.asked, way.pop(block.key, 0))
+        others = (Block(block.code, key, asked) for key, asked in way.items() if asked > node.potential(key))
+        return _exceeds(node, replace(block, asked=most), tuple(others))
     return None
 
 
@@ -122,12 +127,14 @@ def never(gang: Gang, request: Request, queue: Queue, node: Node) -> Reason | No
     assignment = assign(request, gang.least_counts, queue.fungibility, judge)
     if assignment.mode is Mode.FIT:
         return None
-    return _of_blocks(assignment.decisive, node) or Reason(Code.EXCEEDS_MAX_QUOTA, node=str(node))
+    found = _of_blocks(assignment.decisive, node, request, gang.least_counts)
+    return found or Reason(Code.EXCEEDS_MAX_QUOTA, node=str(node))
 
 
-def exceeds(node: Node, block: Block) -> Reason:
-    """Return the reason of an amount that the queue could not hold even if everything else were idle."""
-    limit = node.potential(block.key)
+def _exceeds(node: Node, block: Block, others: tuple[Block, ...]) -> Reason:
+    """Return the reason of amounts that the queue could not hold even if everything else were idle."""
+    limit, more = node.potential(block.key), tuple(_too_much(node, each) for each in others)
+    tip = f"it can never start: ask for at most what {node} can hold, or raise its quota"
     return Reason(
         Code.EXCEEDS_MAX_QUOTA,
         node=str(_cap(node, block.key, limit)),
@@ -135,8 +142,15 @@ def exceeds(node: Node, block: Block) -> Reason:
         flavor=block.key.flavor,
         asked=block.asked,
         limit=limit,
-        help=f"it can never start: ask for at most what {node} can hold, or raise its quota",
+        help="; ".join([*map(render, more), tip]),
+        blockers=more,
     )
+
+
+def _too_much(node: Node, block: Block) -> TooMuch:
+    limit = node.potential(block.key)
+    where = str(_cap(node, block.key, limit))
+    return TooMuch(block.key.resource, block.asked, where, limit, block.key.flavor)
 
 
 def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
@@ -270,10 +284,11 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
         return None
     usage, node = state.allocations.usage, state.allocations.node_of(allocation)
     if node is not None:
-        for key, amount in extra(larger.usage(allocation.reclaimed), allocation).items():
-            if amount > usage.available(node, key):
-                block = Block(Code.WAITING_FOR_QUOTA, key, amount)
-                return _short((block,), node, state.allocations, Mode.FIT, lambda node, key: 0)
+        more = extra(larger.usage(allocation.reclaimed), allocation)
+        lacking = [(key, amount) for key, amount in more.items() if amount > usage.available(node, key)]
+        if lacking:
+            blocks = tuple(Block(Code.WAITING_FOR_QUOTA, *each) for each in lacking)
+            return _short(blocks, node, state.allocations, Mode.FIT, lambda node, key: 0)
     held = allocation.reservation.counts
     fence = state.fences.shortfall(
         allocation.gang, {name: count - held.get(name, 0) for name, count in larger.counts.items()}

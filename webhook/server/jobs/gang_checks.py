@@ -11,6 +11,7 @@ from typing import Any
 from webhook.core.ledger import bounds
 from webhook.core.model import counted_jobs, names, quantity
 from webhook.core.model.barriers import reason_of
+from webhook.core.model.blockers import TooMuch, render
 from webhook.core.model.counted import counted
 from webhook.core.model.gang import GRACE_SECONDS_MAX, Gang
 from webhook.core.model.quantity import MILLI
@@ -168,7 +169,8 @@ def _explained(reason: Reason, gang: Gang) -> str:
     asked = counted_jobs.amount_text(reason.asked, reason.resource)
     limit = quantity.render(reason.limit, reason.resource)
     flavor = f" of flavor {reason.flavor}" if reason.flavor else ""
-    return f"{gang} asks {asked}, {reason.node} can hold at most {limit}{flavor}"
+    first = f"{gang} asks {asked}, {reason.node} can hold at most {limit}{flavor}"
+    return "; ".join([first, *(render(each) for each in reason.blockers if isinstance(each, TooMuch))])
 
 
 def reading(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> GangReading:

@@ -64,7 +64,7 @@ def test_what_is_in_the_way_is_said_in_words(blocker: Blocker, said: str) -> Non
         ([QuotaMissing("cpu", 2000), QuotaMissing("gpu", 4000)], "needs 2 more cpu and 4 more gpu"),
         (
             [QuotaMissing("cpu", 2000, 1), QuotaMissing("gpu", 4000, 2), QuotaMissing("pods", 1000, 1)],
-            "needs 2 more cpu, 4 more gpu and 1 more pods, and 2 jobs before it",
+            "needs 2 more cpu, 4 more gpu and 1 more pod, and 2 jobs before it",
         ),
         (
             [QuotaTooLow("cpu", 2000), QuotaMissing("gpu", 4000), QuotaMissing(MAX_JOBS, 1000)],

@@ -66,6 +66,55 @@ def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences
     assert reason_of(other).help == f"needs 1 more {GPU}; end something there, or raise the ResourceQuota"
 
 
+def test_all_of_which_resource_quotas_have_too_little_left_is_told(fences: Fences) -> None:
+    fences.put_fence(Fence("ns", "also", {"requests.cpu": 5000}))
+    fences.put_reservation(reservation(4))
+    short = fences.shortfall(replace(gang(3), uid="other"), {"main": 3})
+    assert short is not None
+    tail = "; end something there, or raise the ResourceQuota"
+    assert str(reason_of(short)) == (
+        "asks 3 requests.cpu; ResourceQuota ns/also has 5, 4 used; held by ns/train (4); needs 2 more requests.cpu, "
+        f"1 more pod of ResourceQuota ns/hard and 3 more {GPU} of ResourceQuota ns/hard{tail}"
+    )
+
+
+@pytest.mark.parametrize("runs", [0, 2])
+def test_what_is_more_than_resource_quotas_allow_at_all_is_told_alone(fences: Fences, runs: int) -> None:
+    """Of what only others hold nothing is said: it would never start all the same."""
+    fences.put_fence(Fence("ns", "also", {"requests.cpu": 8000}))
+    if runs:
+        fences.put_reservation(reservation(runs))
+    short = fences.shortfall(replace(gang(7), uid="other"), {"main": 7})
+    assert short is not None
+    said = str(reason_of(short))
+    assert said.startswith("asks 7 pods; ResourceQuota ns/hard has 6")
+    tip = "it can never start: ask for less, or raise the ResourceQuota"
+    assert said.endswith(f"it also asks 7 {GPU}, ResourceQuota ns/hard has 4; {tip}")
+    never = fences.never_fits(gang(7))
+    assert never is not None
+    assert "it also asks 7" in str(reason_of(never))
+
+
+def test_pods_that_are_on_their_way_count_as_there(fences: Fences) -> None:
+    """It was told that it needs none more."""
+    fences.put_reservation(reservation(3))
+    short = fences.pod_shortfall("ns", ONE_GPU, also=[ONE_GPU])
+    assert short is not None
+    assert reason_of(short).help == f"needs 1 more {GPU}; end something there, or raise the ResourceQuota"
+
+
+def test_all_that_containers_do_not_state_is_told(fences: Fences) -> None:
+    silent = PodPrice({"nvidia.com/gpu": 1000}, {}, unstated=frozenset({"requests.cpu", "requests.memory"}))
+    fences.put_fence(Fence("ns", "stated", {"requests.cpu": 9000, "requests.memory": 9000}))
+    sets = tuple(PodSet(name, 1, silent) for name in ("master", "worker"))
+    found = fences.shortfall(replace(gang(1), pod_sets=sets), {"master": 1, "worker": 1})
+    assert found is not None
+    assert str(reason_of(found)) == (
+        "ResourceQuota ns/stated bounds requests.cpu, requests.memory, which not every container of pod sets master, "
+        "worker states; state requests.cpu, requests.memory in every container, or let a LimitRange fill it in"
+    )
+
+
 def test_a_quota_that_comes_later_charges_pods_still_to_come_for_what_nothing_counted_when_they_were_admitted() -> None:
     asking = PodPrice({**ONE_GPU.requests, "a.b/licence": 1000}, ONE_GPU.limits)
     first = replace(gang(3), pod_sets=(PodSet("main", 3, asking),))

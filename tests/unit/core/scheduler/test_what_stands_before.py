@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from tests.unit.core.worlds import World, gang, group, queue
-from webhook.core.model.blockers import QuotaMissing, QuotaTooLow, StartsBy, StartUnknown, render
+from webhook.core.model.blockers import QuotaMissing, QuotaTooLow, StartsBy, StartUnknown, TooMuch, render
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.quantity import MILLI
+from webhook.core.model.reasons import Code
 from webhook.core.quota.fence import Fence
 
 NOBODY = "preemption finds no gang that may be stopped; "
@@ -151,6 +152,50 @@ def test_a_resource_of_which_nothing_is_asked_is_not_said_to_be_missing() -> Non
     why = world.engine.reason("waits")
     assert why is not None
     assert why.blockers == (QuotaMissing("gpu", MILLI),)
+
+
+@pytest.mark.parametrize("groups", [({"cpu": 4, "gpu": 8},), ({"cpu": 4}, {"gpu": 8})], ids=["together", "apart"])
+@pytest.mark.parametrize(
+    "sets", [({"cpu": 6, "gpu": 9},), ({"cpu": 6}, {"gpu": 9}), ({"cpu": 3, "gpu": 4}, {"cpu": 3, "gpu": 5})]
+)
+def test_all_resources_of_which_more_is_asked_than_a_queue_can_hold_are_named(
+    groups: tuple[dict[str, int], ...], sets: tuple[dict[str, int], ...]
+) -> None:
+    world = World(queue("q", None, *(group(**{f"f{n}": one}) for n, one in enumerate(groups))))
+    world.submit(needs("waits", *sets)).cycle()
+    flavor = f"f{len(groups) - 1}"
+    for why in (world.engine.reason("waits"), world.engine.potential(needs("waits", *sets))):
+        assert why is not None
+        assert (why.code, why.resource, why.asked, why.limit) == (Code.EXCEEDS_MAX_QUOTA, "cpu", 6000, 4000)
+        assert why.blockers == (TooMuch("gpu", 9000, "queue q", 8000, flavor),)
+        assert f"it also asks 9 gpu of flavor {flavor}, queue q has 8; it can never start" in str(why)
+
+
+def test_what_fits_is_not_said_to_be_too_much() -> None:
+    world = World(queue("q", None, group(f={"cpu": 4, "gpu": 8})))
+    world.submit(needs("waits", {"cpu": 6, "gpu": 8})).cycle()
+    why = world.engine.reason("waits")
+    assert why is not None
+    assert why.blockers == ()
+
+
+def test_all_that_no_resource_group_covers_is_named() -> None:
+    world = World(queue("q", None, group(f={"cpu": 4}))).submit(needs("waits", {"a": 1, "b": 1}, {"b": 2, "cpu": 1}))
+    world.cycle()
+    why = str(world.engine.reason("waits"))
+    assert (
+        "pod set s0: no resource group of queue q covers a, b; pod set s1: no resource group of queue q covers b" in why
+    )
+    assert "add a, b to a resource group of the queue" in why
+
+
+def test_an_admitted_gang_is_told_all_that_one_more_pod_of_it_lacks() -> None:
+    world = World(queue("q", None, group(f={"cpu": 4, "gpu": 4})))
+    price = PodPrice({"cpu": MILLI, "gpu": MILLI})
+    world.submit(gang("grows", "q", pod_sets=(PodSet("main", 6, price),), quorum=1)).cycle()
+    why = world.engine.reason("grows")
+    assert why is not None
+    assert [each.resource for each in why.blockers if isinstance(each, QuotaTooLow | QuotaMissing)] == ["cpu", "gpu"]
 
 
 def test_of_several_that_a_resource_quota_keeps_out_each_is_told_how_many_jobs_are_before_it() -> None:
