@@ -46,7 +46,7 @@ from webhook.server.gate import Beside, Gate
 from webhook.server.http.app import Stranger, build_app, build_health_app, named_in_certificate
 from webhook.server.http.listener import Connections, serve
 from webhook.server.http.one_thread import OneThread
-from webhook.server.http.tls import ServingCertificate
+from webhook.server.http.tls import ServingCertificate, authority_in
 from webhook.server.pods.tally import Tally
 from webhook.server.review.settings import GateSettings
 from webhook.server.sharding.forward import Forwarder, Peers
@@ -269,7 +269,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     clock, certificate_clock, identity = ApiServersClock(), SystemClock(), _identity(config)
     certificate = ServingCertificate(config.cert_dir, clock=certificate_clock)
     if config.reviewers is not None:
-        certificate.ask_clients(config.reviewers.authority.read_text())
+        certificate.ask_clients(authority_in(config.reviewers.authority))
     api = await connect(config.kubeconfig, on_date=telling(clock))
     saying = asyncio.create_task(say_release(api), name="release")
     rng = random.Random(identity)  # noqa: S311 - jitter

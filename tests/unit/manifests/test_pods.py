@@ -54,7 +54,14 @@ def test_a_deployment_runs_two_probed_replicas_spread_over_nodes(component: str)
     assert {spread["topologyKey"] for spread in pod["topologySpreadConstraints"]} >= {"kubernetes.io/hostname"}
     assert pod["serviceAccountName"] == f"tutti-{component}"
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert mounts == {"config": "/etc/tutti", "certs": "/certs"}
+    own = {"reviewers": "/reviewers"} if component == "webhook" else {}
+    assert mounts == {"config": "/etc/tutti", "certs": "/certs"} | own
+
+
+def test_who_signs_the_certificates_of_api_servers_is_said_by_a_config_map_or_not_at_all() -> None:
+    pod = named(BASE, "Deployment", "tutti-webhook")["spec"]["template"]["spec"]
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "reviewers")
+    assert volume["configMap"] == {"name": "tutti-reviewers", "optional": True}
 
 
 def test_the_webhook_outlives_the_connections_that_the_api_server_keeps_for_ninety_seconds() -> None:

@@ -150,6 +150,17 @@ class ServingCertificate:
         return context, expires_seconds
 
 
+def authority_in(path: Path) -> str:
+    """Return the certificates (PEM) of a file that says who signs those of callers. Raises BadCertificate."""
+    try:
+        authority = path.read_text()
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=authority)
+    except (OSError, ValueError) as error:
+        fix = "reviewers.authority is a PEM file; docs/operating.md says how it is made and mounted"
+        raise BadCertificate(f"{path}: {getattr(error, 'strerror', None) or error}; {fix}") from error
+    return authority
+
+
 def _verify(pair: _Pair, now_seconds: float) -> float:
     """Return when the pair's leaf expires. Raises BadCertificate unless it is usable now."""
     try:

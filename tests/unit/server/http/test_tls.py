@@ -17,7 +17,7 @@ from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import Served, post, served
 from webhook.server.gate import Gate
 from webhook.server.http.app import named_in_certificate
-from webhook.server.http.tls import AUTHORITY, CERTIFICATE, KEY, BadCertificate, ServingCertificate
+from webhook.server.http.tls import AUTHORITY, CERTIFICATE, KEY, BadCertificate, ServingCertificate, authority_in
 from webhook.server.sharding.forward import Forwarder
 from webhook.server.sharding.hop import HopKeys
 from webhook.server.sharding.ownership import Ownership
@@ -287,3 +287,12 @@ async def test_who_offers_suites_in_cbc_mode_alone_gets_no_connection(
     web: tuple[Served, Path], trust: ssl.SSLContext
 ) -> None:
     await takes_no_suite_in_cbc_mode(web[0].listener.port, trust)
+
+
+@pytest.mark.parametrize("written", [None, b"", b"no PEM", b"\xff"])
+def test_a_file_that_does_not_say_who_signs_callers_is_named(tmp_path: Path, written: bytes | None) -> None:
+    path = tmp_path / "ca.crt"
+    if written is not None:
+        path.write_bytes(written)
+    with pytest.raises(BadCertificate, match=rf"{path}: .+; reviewers\.authority is a PEM file"):
+        authority_in(path)
