@@ -46,6 +46,8 @@ REST_SECONDS: Final = 60.0
 """After which a gang is looked at that waits for nothing: it runs, and its copy is in the list of each sweep, or it is
 not to run.
 """
+UNSEEN_SECONDS: Final = 3.0
+"""So long an offer stays with a member that does not answer: another process may reach it, which made the offer."""
 SEEN_SECONDS: Final = 0.5
 """So long the controller of a copy's kind is waited for to write that it has seen it."""
 SILENT_SECONDS: Final = 60.0
@@ -91,6 +93,8 @@ class FleetJob:
         """The copy that was seen to have a reservation, and since when."""
         self._failed: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
+        self._said: tuple[str, float] = "", -inf
+        """Why it is nowhere, as this process wrote it last, and when."""
         self._told_hour = -1.0
         """In which it was told what keeps it from going on."""
 
@@ -251,9 +255,14 @@ class FleetJob:
         now = asyncio.get_running_loop().time()
         if self._offered is None or self._offered[0].offer != dispatch.offer:
             self._offered = dispatch, now
-        if found is None or found.sight.cluster != dispatch.cluster or not eligible(wish, found.sight):
+        age = now - self._offered[1]
+        if found is None or found.sight.cluster != dispatch.cluster:
+            if waits := age < UNSEEN_SECONDS:
+                self.look_at_seconds = now + UNSEEN_SECONDS - age
+            return waits
+        if not eligible(wish, found.sight):
             return False
-        age, copy = now - self._offered[1], found.sight.copy
+        copy = found.sight.copy
         if found.sight.reserved:
             return True
         if age < LOOKED_AT_SECONDS:
@@ -283,6 +292,7 @@ class FleetJob:
                     epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self._why(target.member)
                     offered = dispatch.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
+                    self._offered = offered, asyncio.get_running_loop().time()
                     created = target.empty and await self._create(job, offered)
                     await self._leave(dispatch, copy)
                     if created:
@@ -322,8 +332,7 @@ class FleetJob:
                 case Step.PROVE if member is not None:
                     return await self._prove(job, member, dispatch)
                 case _:
-                    if dispatch.phase is Phase.NOWHERE and self._refusals and self._why() != dispatch.why:
-                        await self.write(job, replace(dispatch, why=self._why()))
+                    await self._say_why(job, dispatch)
                     await self._mirror(job, dispatch, found)
                     if dispatch.phase is Phase.NOWHERE and stopped(self._kind, job):
                         await self._store_status(job, {})
@@ -354,6 +363,18 @@ class FleetJob:
             now = asyncio.get_running_loop().time()
             self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
         return Step.NOTHING
+
+    async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
+        """Write why a gang is nowhere, in place of what another process found once a minute only.
+
+        That one may not reach the same members, and would write it back as soon as it sees it changed.
+        """
+        why, now = self._why(), asyncio.get_running_loop().time()
+        if dispatch.phase is not Phase.NOWHERE or not self._refusals or why == dispatch.why:
+            return
+        if dispatch.why in ("", self._said[0]) or now >= self._said[1] + REST_SECONDS:
+            self._said = why, now
+            await self.write(job, replace(dispatch, why=why))
 
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)

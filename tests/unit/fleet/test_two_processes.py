@@ -1,0 +1,89 @@
+"""Two processes of one hub that do not reach the same members: they agree by the record, and do not quarrel over it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, plain_job, pytorch_job
+from tests.unit.fleet.test_hub import filled
+from webhook.clock import LoopClock
+from webhook.core.model import names
+from webhook.errors import Unavailable
+from webhook.fleet.hub import Hub
+from webhook.fleet.jobs.job import REST_SECONDS, UNSEEN_SECONDS
+from webhook.jobs.kinds.registry import KINDS
+from webhook.kube.api import Api
+from webhook.laboratory.simulated.objects.store import Event
+
+pytestmark = pytest.mark.virtual_time
+LONG_SECONDS = 120.0
+
+
+def cut(link: Api) -> None:
+    """Let a member refuse every connection that is made by this link."""
+
+    async def refused(method: str, path: str, **how: object) -> bytes:
+        raise Unavailable(0, "Refused", f"{method} {path}: connection refused")
+
+    link.request = refused  # type: ignore[method-assign]
+
+
+@asynccontextmanager
+async def second_process(world: Fleet, *, cut_from: str = "") -> AsyncIterator[None]:
+    """Run another process of the hub, which does not reach this member."""
+    links: dict[str, Api] = {name: side.cluster.api(HUB_ACCOUNT) for name, side in world.members.items()}
+    other = Hub(world.hub.cluster.api(HUB_ACCOUNT), links, KINDS, clock=LoopClock(), rng=Random(5))
+    running = asyncio.create_task(other.run())
+    await asyncio.sleep(10)
+    if cut_from:
+        cut(links[cut_from])
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def records_written(world: Fleet) -> list[str]:
+    """Return the records of the hub's jobs as they are written from now on."""
+    written: list[str] = []
+
+    def note(event: Event) -> None:
+        record = (event.current.object["metadata"].get("annotations") or {}).get(names.DISPATCH)
+        if record is not None and record not in written[-1:]:
+            written.append(record)
+
+    for storage in (("batch", "jobs"), ("kubeflow.org", "pytorchjobs")):
+        world.hub.cluster.server.store.subscribe(note, storage)
+    return written
+
+
+async def test_they_do_not_take_turns_in_saying_why_a_gang_is_nowhere() -> None:
+    async with fleet("a") as world:
+        theirs = plain_job()
+        theirs["spec"] = {**theirs["spec"], "suspend": True}
+        del theirs["spec"]["managedBy"], theirs["metadata"]["labels"]
+        await world.members["a"].cluster.create(theirs)
+        async with second_process(world):
+            cut(world.links["a"])
+            await asyncio.sleep(10)
+            written = records_written(world)
+            await world.hub.cluster.create(plain_job())
+            await asyncio.sleep(LONG_SECONDS)
+        assert written, "one of them says it"
+        assert len(written) <= 2 + 2 * LONG_SECONDS / REST_SECONDS, written
+
+
+async def test_they_do_not_pass_an_offer_to_and_fro_that_either_cannot_follow() -> None:
+    async with fleet("a", "b") as world, second_process(world, cut_from="b"):
+        await filled(world)
+        cut(world.links["a"])
+        await asyncio.sleep(10)
+        written = records_written(world)
+        await world.hub.cluster.create(pytorch_job())
+        await asyncio.sleep(LONG_SECONDS)
+        assert written, "it is offered"
+        assert len(written) <= 1 + LONG_SECONDS / UNSEEN_SECONDS, written
