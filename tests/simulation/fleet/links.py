@@ -33,12 +33,14 @@ class Link:
         self._name = name
         self._on_write = on_write
         """Called ``before`` and ``after`` each write, whatever becomes of it on the way."""
+        self.cut: Fault | None = None
+        """What becomes of what this process alone sends over it; None: the same as of what all others send."""
         self.astray: SimulatedApi | None = None
         """Another cluster that answers in its place."""
 
     @property
     def fault(self) -> Fault:
-        return self._states[self._name]
+        return self.cut or self._states[self._name]
 
     async def request(
         self, method: str, path: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **how: Any
