@@ -6,6 +6,7 @@ write it was that a conflict tells of shows in the object: our own, a successor'
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
 
 import structlog
 
@@ -19,6 +20,9 @@ from webhook.kube.api import Api
 from webhook.kube.election import Elector
 
 log = structlog.get_logger(__name__)
+
+CONFLICTS_MAX: Final = 20
+"""So many in a row, each with the version that was just read, are no race: something says no whatever is there."""
 
 
 class LeasedWriter:
@@ -77,11 +81,13 @@ class LeasedWriter:
                     await self._patch_index(changes)
                 else:
                     kept.resource_version = await self._objects.patch(kept.name, kept.resource_version, changes, None)
-            except (Conflict, NotFound):
+            except (Conflict, NotFound) as error:
                 metrics.LEDGER_WRITES.labels("conflict").inc()
                 if await self._landed(kept, meta):
                     break
                 conflicts += 1
+                if conflicts >= CONFLICTS_MAX:
+                    raise refused(error) from error
                 if conflicts > 1:
                     # Whoever stands between says no whatever is there: it is not asked as fast as it answers.
                     await asyncio.sleep(0.1)

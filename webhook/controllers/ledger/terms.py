@@ -56,6 +56,11 @@ class Terms:
         self.keeper = self._next()
         """Of the present term, or of the one that is campaigned for."""
 
+    @property
+    def lease_seconds(self) -> float:
+        """After so long without a renewal another replica may take the lease."""
+        return self._lease.lease_seconds
+
     def begin(self) -> LedgerKeeper:
         """Return the keeper of the next term."""
         if self._held:

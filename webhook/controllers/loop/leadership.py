@@ -54,8 +54,12 @@ class Leadership:
         """Between one denial and the next try; a term that lasts, or another's, ends it."""
         self._denied = ""
         """Why the last campaign was denied."""
-        self._said = ""
-        """The denial that was told last."""
+        self._said = set[str]()
+        """Why campaigns were denied and terms ended, as it was told since a term lasted."""
+        self._unrenewed = False
+        """The last term ended before its lease was renewed once."""
+        self._another_since = float("inf")
+        """Loop time since when another replica has led without a break."""
 
     async def run(self, replica: Replica) -> None:
         """Follow, and lead whenever the lease can be taken, until cancelled. Raises SetBack."""
@@ -67,9 +71,11 @@ class Leadership:
             try:
                 await self._lead_a_term(replica)
             except LeaseLost as lost:
-                if not lost.lasting or loop.time() - began >= REST_MAX_SECONDS:
+                if loop.time() - began >= REST_MAX_SECONDS:
                     self._trusted_again()
-                rest_seconds = self._backoff.next_seconds() if lost.lasting else 0.0
+                elif not lost.lasting:
+                    self._backoff.reset()
+                rest_seconds = self._backoff.next_seconds() if lost.lasting else self._left_to_others(began)
                 await self._step_down(lost)
 
     async def resign(self) -> None:
@@ -99,8 +105,7 @@ class Leadership:
         leads, denied = False, ""
         try:
             leads = await self._terms.keeper.campaign()
-            if not leads and self._terms.keeper.free_in_seconds:
-                self._trusted_again()
+            self._note_another(leads=not leads and bool(self._terms.keeper.free_in_seconds))
         except (Forbidden, Invalid, LedgerRefused) as error:
             denied = str(error)
         except ApiError as error:
@@ -110,6 +115,22 @@ class Leadership:
             # It may have held the lease for a while: nobody waits for its end any more.
             self._terms.ended()
         return leads
+
+    def _left_to_others(self, began: float) -> float:
+        """Return how long to leave the lease to others after a term in which it was never renewed.
+
+        Once that is chance. Twice in a row it may be us alone whose writes do not arrive.
+        """
+        lease_seconds = self._terms.lease_seconds
+        before, self._unrenewed = self._unrenewed, asyncio.get_running_loop().time() - began <= lease_seconds
+        return lease_seconds if before and self._unrenewed else 0.0
+
+    def _note_another(self, *, leads: bool) -> None:
+        """Take note whether another replica leads: if it does for so long, what ended our terms is over."""
+        now = asyncio.get_running_loop().time()
+        self._another_since = min(self._another_since, now) if leads else float("inf")
+        if now - self._another_since >= REST_MAX_SECONDS:
+            self._trusted_again()
 
     async def _lead_a_term(self, replica: Replica) -> None:
         try:
@@ -124,20 +145,23 @@ class Leadership:
         """Say once that this replica may not lead, and why; the metric also that it may again."""
         self._denied = denied
         metrics.LEADING_DENIED.set(bool(denied))
-        if denied and denied != self._said:
-            self._said = denied
+        if denied and denied not in self._said:
+            self._said.add(denied)
             log.error("campaign.denied", why=denied, retry_seconds=REST_MAX_SECONDS)
             self._announcer.denied(denied, REST_MAX_SECONDS)
 
     def _trusted_again(self) -> None:
         self._backoff.reset()
-        self._said = ""
+        self._said.clear()
 
     async def _step_down(self, lost: LeaseLost) -> None:
         metrics.LEADING.set(0)
         metrics.STEPPED_DOWN.labels("refused" if lost.lasting else "lease lost").inc()
         log.error("ledger.stepped_down", why=str(lost))
-        self._announcer.stepped_down(str(lost))
+        if str(lost) not in self._said:
+            # A write that fails in each of many short terms is one piece of news.
+            self._said.add(str(lost))
+            self._announcer.stepped_down(str(lost))
         if lost.lasting:
             # Another replica may be allowed what we are not.
             await self._terms.keeper.step_down()

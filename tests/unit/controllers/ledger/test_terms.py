@@ -16,6 +16,7 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Lease
 from webhook.controllers.ledger.faults import LeaseLost
+from webhook.controllers.ledger.leased_writer import CONFLICTS_MAX
 from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, SINCE, Quarantine
 from webhook.controllers.ledger.stored import Stored, project
 from webhook.controllers.ledger.terms import Terms
@@ -158,12 +159,8 @@ async def test_a_ledger_that_must_not_be_written_ends_no_process(failure: ApiErr
         tried = sample("tutti_stepped_down_total", why="refused") - before
         assert 3 <= tried <= 12
         assert parts.view.jobs[uid].suspended
-        events = orjson.loads(
-            await cluster.api().request("GET", "/apis/events.k8s.io/v1/namespaces/tutti-system/events")
-        )
-        told = [event["note"] for event in events["items"] if event["reason"] == "SteppedDown"]
-        assert told
-        assert str(failure) in told[0]
+        (said,) = await told(cluster, "SteppedDown")
+        assert str(failure) in said["note"]
         line.failure = None
         await asyncio.sleep(70)
         assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
@@ -175,15 +172,21 @@ async def test_a_ledger_that_must_not_be_written_ends_no_process(failure: ApiErr
     [Conflict(409, "Conflict", "another version"), NotFound(404, "NotFound", "not here")],
     ids=["conflict", "not found"],
 )
-async def test_a_ledger_that_is_never_of_the_version_just_read_is_not_asked_as_fast_as_it_answers(
+async def test_a_ledger_that_is_never_of_the_version_just_read_is_refused_and_not_asked_as_fast_as_it_answers(
     failure: ApiError,
 ) -> None:
     async with led() as (cluster, line, parts):
         line.failure = failure
         uid = (await cluster.create(waiting_job())).uid
         await asyncio.sleep(30)
+        soon = line.failed
         # Ten a second, and one more at the beginning of each term.
-        assert line.failed < 2 * 30 / 0.1
+        assert soon < 2 * 30 / 0.1
+        await asyncio.sleep(270)
+        # As of any other refusal: ever more rarely, and told once.
+        assert line.failed - soon <= CONFLICTS_MAX * 270 / (REST_MAX_SECONDS / 2) + CONFLICTS_MAX
+        (said,) = await told(cluster, "SteppedDown")
+        assert str(failure) in said["note"]
         assert parts.view.jobs[uid].suspended
         line.failure = None
         await asyncio.sleep(70)
@@ -236,6 +239,46 @@ async def test_who_may_not_lead_says_so_once_and_tries_ever_more_rarely(denied: 
         await asyncio.sleep(REST_MAX_SECONDS + 5)
         assert parts.reconciler.leading
         assert sample("tutti_leading_denied") == 0
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Forbidden(403, "Forbidden", "a policy says no"), Unavailable(500, "InternalError", "a webhook is dead")],
+    ids=["refused", "unanswered"],
+)
+async def test_replicas_that_lead_in_turn_and_fail_the_same_way_say_so_once_each(failure: ApiError) -> None:
+    """The short term of another is no proof that the ledger can be written again."""
+    async with led() as (cluster, line, parts):
+        second = Failing(cluster.api())
+        other = reconciler(second, Config(), identity="other", clock=LoopClock(), rng=Random(2))
+        running = asyncio.create_task(other.run())
+        line.failure = second.failure = failure
+        await cluster.create(waiting_job())
+        await asyncio.sleep(300)
+        assert min(line.failed, second.failed) > 1
+        notes = {event["note"] for event in await told(cluster, "SteppedDown")}
+        assert len(await told(cluster, "SteppedDown")) == 2, notes
+        line.failure = second.failure = None
+        await asyncio.sleep(70)
+        assert parts.reconciler.leading or other.reconciler.leading
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+        assert not running.done(), "the process ended"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_who_alone_is_never_answered_does_not_keep_the_lease_from_the_others() -> None:
+    async with led() as (cluster, line, parts):
+        other = reconciler(cluster.api(), Config(), identity="other", clock=LoopClock(), rng=Random(2))
+        running = asyncio.create_task(other.run())
+        line.failure = Unavailable(0, "Timeout", "what is long never arrives")
+        await cluster.create(waiting_job())
+        await asyncio.sleep(60)
+        assert other.reconciler.leading
+        assert not parts.reconciler.leading
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_who_is_denied_for_a_moment_leads_soon_after() -> None:
