@@ -346,9 +346,10 @@ class Feeds:
             self.view.namespaces.pop(name, None)
         else:
             self.view.namespaces[name] = labels
-        regated = before.get(names.GATED_NAMESPACE) != labels.get(names.GATED_NAMESPACE)
+        mapped = self.view.policy.namespace_queues
+        regated = len({gating.gated_by_namespace(name, each, mapped) for each in (before, labels)}) > 1
         if self._jobs_running and regated and new is not None:
-            self._relist_jobs()
+            self._relist_jobs(namespace=name)
         if self.config.added_containers and before != labels:
             self._read_with_others()
         if old is None or new is None or before != labels:
@@ -468,15 +469,16 @@ class Feeds:
         found = self.informers[f"podgroups.{record.generation}"].get(record.namespace, record.name)
         return None if found is None else found.document
 
-    def _relist_jobs(self, keys: Container[str] | None = None) -> None:
-        """Read all jobs again, or those of the kinds with these keys."""
+    def _relist_jobs(self, keys: Container[str] | None = None, namespace: str | None = None) -> None:
+        """Read all jobs again, or those of the kinds with these keys, or those that have objects in a namespace."""
         for kind in self.kinds.values():
-            if keys is None or kind.key in keys:
-                for served in kind.every_version:
-                    self.informers[job_feed(served)].relist()
+            for informer in (self.informers[job_feed(served)] for served in kind.every_version):
+                if (keys is None or kind.key in keys) and (namespace is None or informer.holds(namespace)):
+                    informer.relist()
         if keys is None or pod_groups.POD_GROUP.key in keys:
             for job in [job for job in self.view.jobs.values() if job.kind == pod_groups.POD_GROUP.key]:
-                self._gather((job.namespace, job.name))
+                if namespace in (None, job.namespace):
+                    self._gather((job.namespace, job.name))
 
     def _job_feeds(self) -> Iterator[str]:
         return (job_feed(served) for kind in self.kinds.values() for served in kind.every_version)

@@ -147,6 +147,10 @@ class Informer(Generic[R]):
         """Return the record of that object, if it exists."""
         return self._store.records.get((namespace, name))
 
+    def holds(self, namespace: str) -> bool:
+        """Return whether objects of that namespace were read, those that cannot be read included."""
+        return any(where == namespace for known in (self.records, self.unreadable) for where, _ in known)
+
     @property
     def served(self) -> bool:
         """The API server knows the resource (its CRD is installed)."""

@@ -13,6 +13,7 @@ from webhook.assembly import WebhookParts, webhook
 from webhook.clock import LoopClock
 from webhook.cluster.listener import Listener
 from webhook.config import Config
+from webhook.core.model.names import GATED_NAMESPACE
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.router import Answer, Request
@@ -113,6 +114,26 @@ async def test_a_namespace_concerns_who_follows_it_when_its_labels_change() -> N
         assert it.heard.calls["namespace"] == 0
         await it.merge(path, b'{"metadata": {"labels": {"team": "x"}}}')
         assert it.heard.calls["namespace"] == 1
+
+
+def namespace(name: str, gated: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {GATED_NAMESPACE: gated}}}
+
+
+async def test_namespaces_that_begin_to_wait_list_the_kinds_that_have_objects_there_and_no_other() -> None:
+    async with followed() as it:
+        for number in range(5):
+            await it.cluster.create(namespace(f"empty-{number}", "true"))
+            await asyncio.sleep(1)
+        assert it.lists == {}
+        await it.merge(
+            "/api/v1/namespaces/team-b", b'{"metadata": {"labels": {"%s": "true"}}}' % GATED_NAMESPACE.encode()
+        )
+        assert it.lists == {}
+        await it.merge(
+            "/api/v1/namespaces/team-a", b'{"metadata": {"labels": {"%s": "true"}}}' % GATED_NAMESPACE.encode()
+        )
+        assert it.lists == {"jobs": 1}
 
 
 async def test_many_limit_ranges_list_the_kind_that_has_jobs_there_and_no_other() -> None:
