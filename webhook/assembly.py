@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from webhook import collector, logs
-from webhook.clock import ApiServersClock, Clock, SystemClock
+from webhook.clock import ApiServersClock, Clock, SystemClock, telling
 from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.listener import Listener
@@ -246,17 +246,6 @@ def webhook(
     )
     listener.tally = gate.tally
     return WebhookParts(view, feeds, gate, passing_on)
-
-
-def telling(clock: ApiServersClock) -> Callable[[float], None]:
-    """Return what tells ``clock`` the API server's time, and people once where the machine's is another."""
-
-    def heard(unix_seconds: float) -> None:
-        if ahead := clock.heard(unix_seconds):
-            remedy = "the API server's is gone by; set the clock of the machine that is wrong"
-            log.warning("clock.differs", machine_ahead_seconds=round(ahead, 1), remedy=remedy)
-
-    return heard
 
 
 # -- processes ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 
 class Clock(Protocol):
     """Where Unix time comes from."""
@@ -69,6 +73,17 @@ class ApiServersClock(SteadyClock):
             return 0.0
         self._start_seconds -= ahead
         return ahead
+
+
+def telling(clock: ApiServersClock) -> Callable[[float], None]:
+    """Return what tells ``clock`` the API server's time, and people once where the machine's is another."""
+
+    def heard(unix_seconds: float) -> None:
+        if ahead := clock.heard(unix_seconds):
+            remedy = "the API server's is gone by; set the clock of the machine that is wrong"
+            log.warning("clock.differs", machine_ahead_seconds=round(ahead, 1), remedy=remedy)
+
+    return heard
 
 
 def _since_boot() -> float:

@@ -72,7 +72,7 @@ class Hub:
     ) -> None:
         self.kinds = {key: kind for key, kind in kinds.items() if kind.placed}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
-        self.fleet = Fleet(api, reached, clock, epoch=int(clock.now()), unswept=set(reached))
+        self.fleet = Fleet(api, reached, clock, unswept=set(reached))
         self._rng = rng
         self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
         self._policies = watching.policies(api, self._policy_changed, rng=rng)
@@ -186,6 +186,8 @@ class Hub:
         if not self.fleet.uid:
             found = orjson.loads(await self.fleet.api.request("GET", _KUBE_SYSTEM))
             self.fleet.uid = str(paths.find(found, ("metadata", "uid")))
+            # By now the clock is the one that hubs before this one had: an epoch of theirs is not used again.
+            self.fleet.epoch = int(self.fleet.clock.now())
             self._named.set()
         await self._notice_set_back()
         if not (self.set_up.read and all(informer.synced.is_set() for informer in self._policies)):

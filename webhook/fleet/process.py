@@ -9,7 +9,7 @@ from random import Random
 
 import structlog
 
-from webhook.clock import SystemClock
+from webhook.clock import ApiServersClock, telling
 from webhook.config import Config
 from webhook.core.model.problem import Problem
 from webhook.errors import PolicyError
@@ -52,11 +52,12 @@ async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub
     if config.fleet_members is None:
         fix = "name the directory with the members' kubeconfigs"
         raise PolicyError((Problem("fleet_members", "absent", "is needed by tutti hub", fix),))
-    api = await connect(config.kubeconfig, "tutti-hub")
+    clock = ApiServersClock()
+    api = await connect(config.kubeconfig, "tutti-hub", on_date=telling(clock))
     rng = Random(os.getpid())  # noqa: S311 - jitter
     hidden, kinds = config.hide_neighbours, with_custom(config.kinds)
     dead_man = config.fleet_dead_man
-    hub = Hub(api, {}, kinds, clock=SystemClock(), rng=rng, hides_neighbours=hidden, dead_man=dead_man)
+    hub = Hub(api, {}, kinds, clock=clock, rng=rng, hides_neighbours=hidden, dead_man=dead_man)
     try:
         members = Roster(hub, config.fleet_members, reached)
         on_start(hub)

@@ -11,7 +11,7 @@ import orjson
 
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from webhook import assembly
-from webhook.clock import LoopClock
+from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config
 from webhook.controllers.ledger.faults import SetBack
 from webhook.core.fleet.dispatch import Phase
@@ -168,6 +168,8 @@ class Fleet:
         """What the process runs."""
         self.dead_man = False
         """Its hubs renew a Lease in each member."""
+        self.off_seconds = 0.0
+        """How far the clock is ahead of a machine on which a process starts."""
         self.away: set[str] = set()
         """Clusters that are no members when a process starts."""
 
@@ -175,9 +177,11 @@ class Fleet:
         """Start a hub process."""
         self.dead = False
         self.links = {name: side.cluster.api(HUB_ACCOUNT, faults, on_write) for name, side in self.members.items()}
-        self.own = self.hub.cluster.api(HUB_ACCOUNT, faults, on_write)
+        off_seconds, elapsed = self.off_seconds, asyncio.get_running_loop().time
+        clock = ApiServersClock(wall=lambda: LoopClock().now() + off_seconds, elapsed=elapsed)
+        self.own = self.hub.cluster.api(HUB_ACCOUNT, faults, on_write, telling(clock))
         links = {name: link for name, link in self.links.items() if name not in self.away}
-        self.running_hub = Hub(self.own, links, KINDS, clock=LoopClock(), rng=Random(4), dead_man=self.dead_man)
+        self.running_hub = Hub(self.own, links, KINDS, clock=clock, rng=Random(4), dead_man=self.dead_man)
         self.process = asyncio.create_task(self.running_hub.run())
 
     def kill(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import ssl
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,10 +14,10 @@ import yaml
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, fleet, pytorch_job
 from tests.unit.fleet.credentials.test_kubeconfig import good
-from webhook.clock import LoopClock
+from webhook.clock import ApiServersClock, LoopClock
 from webhook.config import Config
 from webhook.errors import PolicyError
-from webhook.fleet import roster
+from webhook.fleet import process, roster
 from webhook.fleet.hub import Hub
 from webhook.fleet.process import reached, serve_hub
 from webhook.fleet.roster import Roster, accounts
@@ -101,7 +102,9 @@ async def test_new_credentials_are_taken_and_hostile_ones_are_not(
         await hub.fleet.members["m"].close()
 
 
-async def test_the_process_places_a_job_over_tls_with_tokens(tmp_path: Path) -> None:
+async def test_the_process_places_a_job_over_tls_with_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And takes its API server's word of the time: its machine is an hour ahead."""
+    monkeypatch.setattr(process, "ApiServersClock", lambda: ApiServersClock(wall=lambda: time.time() + 3600))
     authority = trustme.CA()
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
@@ -132,6 +135,7 @@ async def test_the_process_places_a_job_over_tls_with_tokens(tmp_path: Path) -> 
             await world.members["a"].cluster.create(head | said)
             told = await hubs[0].fleet.members["a"].why_waiting(NAMESPACE, "copy")
             assert told.why == "behind a job of another namespace", "as its configuration says"
+            assert abs(hubs[0].fleet.clock.now() - time.time()) < 60
         finally:
             stop.set()
             await process_running

@@ -22,8 +22,8 @@ class Fleet:
     """The hub's own cluster."""
     members: dict[str, Member]
     clock: Clock
-    epoch: int
-    """Of the offers of this process: no other process of this hub has the same."""
+    epoch: int = 0
+    """Of the offers of this process: no other process of this hub has the same. 0 until the hub's cluster answers."""
     uid: str = ""
     """Of the hub's kube-system."""
     unswept: set[str] = field(default_factory=set)

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, waiting_job
-from webhook.assembly import ReconcilerParts, reconciler, telling
-from webhook.clock import ApiServersClock, LoopClock, SteadyClock
+from webhook.assembly import ReconcilerParts, reconciler
+from webhook.clock import ApiServersClock, LoopClock, SteadyClock, telling
 from webhook.config import Config
 from webhook.core.model import names
 from webhook.kube.election import leader_of, readable_seconds
