@@ -71,3 +71,27 @@ def test_no_other_number_is_told_than_one_of_the_code() -> None:
     known = [number for text in TOLD for number in numbers_of(text)]
     assert len(told) > 5
     assert sorted(set(told) - set(known)) == []
+
+
+YAML_OF_OPERATORS = {
+    "config.py": "the configuration",
+    "jobs/compute_class/policy.py": "the page of compute classes",
+    "dialects/config_map.py": "the ConfigMap `tutti-policy`",
+    "fleet/credentials/account.py": "a process's own kubeconfig",
+    "fleet/credentials/kubeconfig.py": "the kubeconfigs of a hub's members",
+}
+"""Of the processes that serve: terminals and the laboratory read what their user gives them."""
+
+
+def test_yaml_is_read_of_operators_alone_and_the_page_names_all_of_it() -> None:
+    """It takes some microseconds a byte: a tenant's would block a loop."""
+    product = ROOT / "webhook"
+    own = ("commands", "laboratory", "untyped")
+    reads = re.compile(r"^\s*(?:import yaml\b|from yaml\b|from webhook\.untyped.*\byaml_text\b)", re.MULTILINE)
+    found = {
+        str(path.relative_to(product))
+        for path in product.rglob("*.py")
+        if path.relative_to(product).parts[0] not in own and reads.search(path.read_text())
+    }
+    assert found == YAML_OF_OPERATORS.keys()
+    assert [told for told in YAML_OF_OPERATORS.values() if told not in " ".join(TEXT.split())] == []

@@ -120,7 +120,9 @@ class Roster:
         try:
             if cluster.problem:
                 raise PolicyError((Problem("", "", cluster.problem, ""),))
-            account = kubeconfig.read(await self._secret(cluster.names[0]), f"Secret {cluster.names[0]}")
+            written = await self._secret(cluster.names[0])
+            # Beside the loop: dense YAML of a Secret's length takes a second.
+            account = await asyncio.to_thread(kubeconfig.read, written, f"Secret {cluster.names[0]}")
         except PolicyError as error:
             self._conditions[cluster.name] = multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS])
             return None
