@@ -30,6 +30,9 @@ class GangState(Enum):
     STOPPING = "stopping"
     """It holds one and is being stopped."""
 
+    __hash__ = object.__hash__
+    """Enum's own hashes the name, in Python."""
+
 
 class Event(Enum):
     """What changes the state of a gang."""
@@ -48,7 +51,7 @@ class Event(Enum):
     RELEASED = "released"
 
     __hash__ = object.__hash__
-    """Enum's own hashes the name, in Python: each gang that comes asks for it."""
+    """Enum's own hashes the name, in Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ TRANSITIONS: Final[Mapping[Event, Transition]] = {
 }
 
 
-def allows(event: Event, before: GangState, after: GangState) -> bool:
-    """Return whether ``event`` may take a gang from one state to another."""
-    row = TRANSITIONS[event]
-    return before in row.sources and after in row.targets
+ALLOWED: Final = frozenset(
+    (event, before, after) for event, row in TRANSITIONS.items() for before in row.sources for after in row.targets
+)
+"""What happens, in which state a gang may be then, and which it may come into. Looked up for each gang that comes."""

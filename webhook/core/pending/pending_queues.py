@@ -16,7 +16,7 @@ from webhook.core.model.reasons import Reason
 from webhook.core.model.settings import EngineSettings
 from webhook.core.model.wake_keys import Freed, QueueHead, WakeKey
 from webhook.core.pending.eligibility import why_closed, why_ineligible
-from webhook.core.pending.gang_state import Event, GangState, allows
+from webhook.core.pending.gang_state import ALLOWED, Event, GangState
 from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.pending.queueing import EquivalenceClass, PendingGang, PendingQueue, class_key
 from webhook.core.pending.wake_index import Bottleneck, BottleneckOrder, Need, WakeIndex
@@ -157,9 +157,10 @@ class PendingQueues:
     ) -> None:
         """Record what became of a gang. Only here a gang comes into another state, or with its whole class."""
         known = self.records.get(gang.uid)
-        record = self.records[gang.uid] = PendingGang(gang, queue, eclass, apart)
+        self.records[gang.uid] = PendingGang(gang, queue, eclass, apart)
         before = GangState.ABSENT if known is None else known.state
-        assert allows(event, before, record.state), f"{event}: {before} to {record.state}"
+        after = apart if eclass is None else eclass.state
+        assert (event, before, after) in ALLOWED, f"{event}: {before} to {after}"
 
     def state_of(self, uid: str) -> GangState:
         """Return the state of a gang that holds nothing."""

@@ -17,7 +17,7 @@ from webhook.core.model.barriers import Barrier
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue, Strategy
 from webhook.core.model.reasons import Reason
-from webhook.core.pending.gang_state import Event, GangState, allows
+from webhook.core.pending.gang_state import ALLOWED, Event, GangState
 from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
@@ -96,7 +96,7 @@ class EquivalenceClass:
     def move(self, event: Event) -> None:
         """Become unschedulable, or active again."""
         after = GangState.UNSCHEDULABLE if event is Event.BLOCKED else GangState.ACTIVE
-        assert allows(event, self.state, after), f"{event}: {self.state} to {after}"
+        assert (event, self.state, after) in ALLOWED, f"{event}: {self.state} to {after}"
         self.state = after
 
     def put(self, gang: Gang) -> None:
