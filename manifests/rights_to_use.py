@@ -3,9 +3,9 @@
 The verb is ``use``, on ``clusterqueues`` and ``workloadpriorityclasses`` of Kueue's group and on ``priorityclasses``,
 in the namespace of what uses it: a RoleBinding gives it to one namespace, a ClusterRoleBinding to all. ``open.yaml``
 beside it gives everybody everything, so that nothing changes until that binding is deleted. What a controller creates
-for somebody is judged by what the namespace's service account ``default`` may use. CEL cannot list what a user may use
-instead. So beside each policy that refuses stands one that the API server evaluates once for each ClusterQueue or class
-that there is: it warns of those that may be used.
+for somebody is judged by what the namespace's service account ``default`` may use, but for the parts of a gang, which
+was judged as a whole. CEL cannot list what a user may use instead. So beside each policy that refuses stands one that
+the API server evaluates once for each ClusterQueue or class that there is: it warns of those that may be used.
 
 Run ``python -m manifests.rights_to_use`` after changing this file or the job kinds.
 """
@@ -19,12 +19,12 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
-from manifests.policies import NOT_OURS, block, policy, validation, variables
+from manifests.policies import NOT_OURS, any_of, block, parents_controllers, policy, validation, variables
 from manifests.registrations import job_rules, rule, selector
 from webhook.core.model import names
 from webhook.dialects.kueue import objects as kueue
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.kinds.shipped import APPWRAPPER, ENTRIES
+from webhook.jobs.kinds.shipped import APPWRAPPER, ENTRIES, TRAINJOB
 from webhook.untyped.paths import render
 
 Rules = list[dict[str, Any]]
@@ -180,13 +180,26 @@ def priorities(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
             for document in _of_pods(
                 family.name,
                 job_rules([family], "CREATE", "UPDATE"),
-                [NOT_OURS],
+                [*_by_itself(family, kinds), NOT_OURS],
                 [classes(root, family) for root in ROOTS],
             )
         ),
         *_of_pods("trainingruntime", runtimes, [NOT_OURS], named_by_runtimes),
         *_of_pods("pods", pods, _PODS, named_by_pods),
     ]
+
+
+def _by_itself(family: Family, kinds: Sequence[JobKind]) -> list[dict[str, str]]:
+    """Return the condition that a job is no part of a gang: its JobSet was judged when its owner made it.
+
+    Of a TrainJob only what is made of it says which classes it has, those of a runtime: that is judged.
+    """
+    makers = parents_controllers(family, [kind for kind in kinds if kind != TRAINJOB])
+    if not makers:
+        return []
+    part = cel.templates_carry("object", family, [names.POD_SET_LABEL])
+    by_parent = f"request.userInfo.username in {any_of(makers)}"
+    return [{"name": "by-itself", "expression": f"!({by_parent}\n&& ({part}))\n"}]
 
 
 def _of_label(name: str, rules: Rules, conditions: list[dict[str, str]]) -> list[dict[str, Any]]:

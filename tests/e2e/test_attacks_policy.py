@@ -12,6 +12,7 @@ import yaml
 
 from tests.e2e.conftest import AnyCluster
 from tests.e2e.controlplane.install import NAMESPACE
+from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import GPU, job, jobset, pod, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations
@@ -119,8 +120,8 @@ def test_a_priority_class_is_used_by_whom_it_was_given_to(owner: Kubectl, admin:
 
     wait_until(refused, what="it is refused")
     owner.create(job("plain", 1, pod_template(), QUEUE))
-    told = owner.refused("label", "job", "plain", f"{names.PRIORITY_CLASS_LABEL}={urgent}")
-    assert "may not use WorkloadPriorityClass" in told
+    printed = owner.refused("label", "job", "plain", f"{names.PRIORITY_CLASS_LABEL}={urgent}")
+    assert "may not use WorkloadPriorityClass" in printed
     owner("annotate", "job", "while-open", "note=what-has-a-class-keeps-it")
     user = f"--user={admin.namespace}-owner"
     grant(admin, user, "workloadpriorityclasses.kueue.x-k8s.io", urgent)
@@ -143,14 +144,14 @@ def test_the_owner_of_a_refused_job_reads_the_classes_that_he_may_use_and_only_t
     by_label["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = urgent
     by_template["spec"]["template"]["spec"]["priorityClassName"] = high
 
-    def told(refused: dict[str, Any]) -> list[str]:
+    def usable_instead(refused: dict[str, Any]) -> list[str]:
         stderr = owner.refused("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(refused))
         assert "may not use" in stderr
         return sorted(re.findall(r"Warning: .* may use (\S+ \S+)", stderr))
 
     usable = [f"WorkloadPriorityClass {low}", f"WorkloadPriorityClass {mid}"]
-    wait_until(lambda: told(by_label) == usable, what="those that he may use are named")
-    wait_until(lambda: told(by_template) == [f"PriorityClass {low}"], what="so is the PriorityClass")
+    wait_until(lambda: usable_instead(by_label) == usable, what="those that he may use are named")
+    wait_until(lambda: usable_instead(by_template) == [f"PriorityClass {low}"], what="so is the PriorityClass")
     by_label["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = low
     owner.create(by_label)
     assert "may use" not in owner.warnings
@@ -181,14 +182,55 @@ def test_many_pod_templates_name_one_class_that_was_given_and_each_of_some_is_ju
             wanted["spec"]["replicatedJobs"].append(part)
         return wanted
 
-    def told(*named: str) -> str:
+    def said(*named: str) -> str:
         return owner.refused("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(made(*named)))
 
-    wait_until(lambda: "may not use PriorityClass other " in told(*given[:3], "other"), what="it is refused")
-    assert "may not use PriorityClass other " in told(*[name] * 7, "other")
-    assert "at most 4 different PriorityClass" in told(*given, "other")
+    wait_until(lambda: "may not use PriorityClass other " in said(*given[:3], "other"), what="it is refused")
+    assert "may not use PriorityClass other " in said(*[name] * 7, "other")
+    assert "at most 4 different PriorityClass" in said(*given, "other")
     owner.create(made(*[name] * 8))
     admin.delete("priorityclass", name)
+
+
+def test_jobs_of_a_cron_job_have_a_class_once_the_service_account_may_use_it_and_those_of_a_job_set_at_once(
+    owner: Kubectl, admin: Kubectl, urgent: str
+) -> None:
+    give_queue(admin, gpus=8)
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": urgent}}
+    admin.apply(head | {"value": 1})
+    resources = ("workloadpriorityclasses.kueue.x-k8s.io", "priorityclasses.scheduling.k8s.io")
+    for resource in resources:
+        grant(admin, f"--user={admin.namespace}-owner", resource, urgent)
+    close(admin)
+    template = pod_template()
+    template["spec"]["priorityClassName"] = urgent
+    nightly, whole = job("nightly", 1, template, QUEUE), jobset("set", 2, template, QUEUE)
+    for made in (nightly, whole):
+        made["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = urgent
+    inner = {"metadata": {"labels": nightly["metadata"]["labels"]}, "spec": nightly["spec"]}
+    spec = {"schedule": "* * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": inner}
+
+    def refused() -> bool:
+        other = copy.deepcopy(nightly)
+        other["spec"]["template"]["spec"]["priorityClassName"] = "other"
+        return "may not use" in owner.refused("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(other))
+
+    wait_until(refused, what="the rights are in force")
+    owner.apply({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": spec})
+    wait_until(lambda: owner.create(whole), what="its owner may use the class")
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, 60, "the JobSet's pods run")
+
+    def why() -> str:
+        return next((each for each in told(owner, "nightly") if "may not use" in each), "")
+
+    assert "the service account default may not use" in wait_until(why, 90, "the CronJob's owner is told")
+    for resource in resources:
+        plural = resource.partition(".")[0]
+        account = f"--serviceaccount={admin.namespace}:default"
+        admin("create", "rolebinding", f"default-{plural}", f"--role=use-{plural}", account)
+    wait_until(lambda: len(owner.pods(phase="Running")) == 3, 90, "its Job runs")
+    owner.delete("cronjob", "nightly")
+    admin.delete("priorityclass", urgent)
 
 
 def test_plain_pods_of_a_group_take_no_priority_class_that_was_not_given(
@@ -211,8 +253,8 @@ def test_plain_pods_of_a_group_take_no_priority_class_that_was_not_given(
 
     wait_until(refused, what="it is refused")
     owner.create(made("second"))
-    told = owner.refused("label", "pod", "second", f"{names.PRIORITY_CLASS_LABEL}={urgent}")
-    assert "may not" in told
+    printed = owner.refused("label", "pod", "second", f"{names.PRIORITY_CLASS_LABEL}={urgent}")
+    assert "may not" in printed
     owner.apply(job("train", 1, pod_template(), QUEUE))
     wait_until(lambda: owner.pods("job-name=train", phase="Running"), what="pods of jobs are not judged again")
 
@@ -270,6 +312,6 @@ def test_a_cluster_queue_is_used_by_whom_it_was_given_to(owner: Kubectl, admin: 
     grant(admin, user, "clusterqueues.kueue.x-k8s.io", cluster_queue)
     wait_until(lambda: owner.create(mine), what="the right is in force")
     theirs = mine | {"metadata": {"name": "other"}, "spec": {"clusterQueue": "theirs"}}
-    told = owner.refused("create", "-f", "-", stdin=yaml.safe_dump(theirs))
-    assert "may not use ClusterQueue theirs" in told
-    assert re.findall(r"Warning: .* may use (\S+ \S+)", told) == [f"ClusterQueue {cluster_queue}"]
+    printed = owner.refused("create", "-f", "-", stdin=yaml.safe_dump(theirs))
+    assert "may not use ClusterQueue theirs" in printed
+    assert re.findall(r"Warning: .* may use (\S+ \S+)", printed) == [f"ClusterQueue {cluster_queue}"]

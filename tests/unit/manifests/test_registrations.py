@@ -147,6 +147,22 @@ def test_each_policy_on_what_one_may_use_has_one_beside_it_that_warns_and_can_re
     assert {name for name, done in actions.items() if done == ["Warn"]} == policies.keys() - refusing
 
 
+def test_what_is_made_of_a_gang_is_not_judged_again_but_where_only_that_names_the_classes() -> None:
+    documents = {
+        it["metadata"]["name"]: it["spec"] for it in rights_to_use.documents(KIND_LIST) if "variables" in it["spec"]
+    }
+
+    def exempt(family: str) -> str:
+        conditions = documents[f"tutti-use-priorities-of-{family}"]["matchConditions"]
+        return "".join(it["expression"] for it in conditions if it["name"] == "by-itself")
+
+    assert "jobset-controller-manager" in exempt("job")
+    assert "appwrapper-controller-manager" in exempt("jobset")
+    assert "trainer-controller-manager" not in exempt("jobset"), "the class of a ClusterTrainingRuntime"
+    for family in ("job", "jobset"):
+        assert names.POD_SET_LABEL in exempt(family)
+
+
 def test_no_expression_checks_more_rights_than_the_api_server_pays_for() -> None:
     for document in rights_to_use.documents(KIND_LIST):
         spec = document["spec"]
