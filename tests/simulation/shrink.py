@@ -25,6 +25,7 @@ LESS: Final[dict[str, Any]] = {
     "hostile_kinds": False,
     "scheduled": 0.0,
     "unlisted": 0,
+    "shut": 0,
     "in_credits": False,
     "adopted": False,
     "refused": 0,

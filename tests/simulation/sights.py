@@ -6,6 +6,7 @@ from typing import Any, Final
 from tests.simulation import shapes
 from tests.simulation.load import MESH
 from tests.simulation.shapes import is_suspended
+from tests.simulation.shut_kinds import MOMENTS
 from tests.simulation.world import World
 from webhook.core.model import names
 from webhook.laboratory.simulated.objects.store import Event
@@ -19,6 +20,7 @@ HOSTILE: Final = (
     | {f"{change} stored": 5 for change in CHANGES}
 )
 """Each change of each kind, while it waits and while it runs; and not all of them are refused."""
+REFUSED_LATER: Final = {f"refused while {moment}": 2 for moment in MOMENTS} | {"started beside an unread kind": 5}
 SEEDS: Final = (1, 2, 3)
 """Stories that are told while it is counted, and not a second time."""
 SHOWN: Final = {
@@ -30,6 +32,8 @@ SHOWN: Final = {
     "rough with credits and a ledger lost": {"rebuilt with a charge": 5},
     "calm with kinds that nobody can list": {"started beside an unread kind": 5},
     "rough with kinds that nobody can list": {"started beside an unread kind": 5},
+    "calm with kinds refused later": REFUSED_LATER,
+    "rough with kinds refused later": REFUSED_LATER,
     "calm with namespaces ungated": {"started un-gated": 5, "stopped un-gated": 1},
     "rough with namespaces ungated": {"started un-gated": 5, "stopped un-gated": 1},
     "calm with injected sidecars": {"pod with a sidecar": 15},
@@ -62,6 +66,7 @@ class Sights:
         self.seen["rebuilt with a charge"] = sum(any(each.charge for each in entry.pod_sets) for entry in rebuilt)
         self.seen["held"] = len(self._world.owners.held)
         self.seen.update(self._world.hostile.did)
+        self.seen.update(f"refused while {moment}" for moment in self._world.shut_kinds.met)
         for (page, led), times in self._world.put_back.items():
             self.seen[f"{'page' if page else 'index'} put back{'' if led else ' while nobody led'}"] += times
         return self.seen
@@ -89,10 +94,10 @@ class Sights:
         controllers = [each["kind"] for each in metadata.get("ownerReferences") or () if each.get("controller")]
         if was == is_suspended(kind, item) or controllers == ["JobSet"]:
             return
-        act = "started" if was else "stopped"
+        act, router = "started" if was else "stopped", self._world.cluster.router
         labels = metadata.get("labels") or {}
         self.seen[f"{act} of a CronJob"] += controllers == ["CronJob"]
         self.seen[f"{act} adopted"] += metadata["uid"] in self._adopted
-        self.seen[f"{act} beside an unread kind"] += bool(self._world.cluster.router.unlistable)
+        self.seen[f"{act} beside an unread kind"] += bool(router.unlistable or router.shut)
         if not any(label in labels for label in names.QUEUE_LABELS) and not self._gated.get(metadata["namespace"]):
             self.seen[f"{act} un-gated"] += 1

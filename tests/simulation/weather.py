@@ -57,6 +57,11 @@ class Weather:
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
     unlisted: int = 0
     """How often a kind can be listed by nobody for a while, in which our processes start again."""
+    shut: int = 0
+    """How often a kind that our processes have read is refused to us, or to everybody, while a gang of it waits, is
+    started or runs."""
+    shut_until_rest: bool = False
+    """The last of these is answered again only after all that is without it has gone on for some minutes."""
     clocks_apart_seconds: float = 0.0
     """How far the clock of a machine may be ahead or behind when a process of ours starts there."""
     meshed: float = 0.0

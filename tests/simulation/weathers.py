@@ -87,6 +87,8 @@ WEATHERS = {
     "rough with nested cohorts": (Weather(churn=20, nested=True), 5),
     "calm with kinds that nobody can list": (replace(CALM_WEATHER, unlisted=2, pod_groups=2, ensembles=2), 5),
     "rough with kinds that nobody can list": (Weather(unlisted=2, pod_groups=2, ensembles=2), 7),
+    "calm with kinds refused later": (replace(CALM_WEATHER, shut=6), 4),
+    "rough with kinds refused later": (Weather(shut=6, shut_until_rest=True), 5),
     "calm on few nodes": (replace(CALM_WEATHER, nodes=FEW_NODES), 5),
     "rough on few nodes": (Weather(nodes=FEW_NODES), 12),
     "crashing on few nodes": (Weather(crash=0.05, nodes=FEW_NODES), 9),

@@ -29,6 +29,8 @@ from tests.simulation.reviews import ACCOUNT
 from tests.simulation.running import Running
 from tests.simulation.scale import scaled
 from tests.simulation.shapes import KINDS
+from tests.simulation.shut_kinds import KINDS as SHUT_KINDS
+from tests.simulation.shut_kinds import ShutKinds
 from tests.simulation.weather import Weather
 from webhook import assembly
 from webhook.clock import ApiServersClock, Clock, LoopClock
@@ -112,19 +114,20 @@ class World:
             unlabelled=0.5 if self.weather.ungated else 0.0,
             meshed=self.weather.meshed,
             racked=self.weather.racked,
-            **({"kinds": KINDS} if weather.orphaned else {}),
+            **({"kinds": KINDS} if weather.orphaned else {"kinds": SHUT_KINDS} if weather.shut else {}),
         )
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles, self.weather.nodes)
         self.kept_nodes = KeptNodes(self.invariants.note)
+        known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
         ledger = lambda: self.invariants.ledger  # noqa: E731
+        self.shut_kinds = ShutKinds(self.cluster, Random(self.seed), self.invariants, known_after=known_after)
         self.owners = Owners(self.cluster, Random(self.seed), self.load, ledger, self.invariants.note)
         self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
         if self.weather.hostile or self.weather.orphaned:
             self.invariants.running = Running()
-        known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
         self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after, nested=self.weather.nested)
         self.node_churn = NodeChurn(self.cluster, Random(self.seed))
         if self.weather.churn:
@@ -188,6 +191,7 @@ class World:
             self._gate_and_ungate(busy_seconds),
             self._refuse(busy_seconds),
             self._unlist(busy_seconds),
+            self.shut_kinds.run(self.weather.shut, busy_seconds, last_stays=self.weather.shut_until_rest),
             self.churn.run(self.weather.churn, busy_seconds),
             self.node_churn.run(self.weather.node_churn, busy_seconds),
             self._lose_ledger(busy_seconds),
@@ -208,6 +212,7 @@ class World:
             for each in under_way:
                 await each
             self._calm_down()
+            await self.shut_kinds.answer_again()
             await self.hostile.leave()
             self.ensembles.disturbing = False
             await self.load.lift_holds()

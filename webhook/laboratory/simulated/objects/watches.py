@@ -116,6 +116,11 @@ class Watch:
         finally:
             self.end()
 
+    @property
+    def ended(self) -> bool:
+        """Whether no more lines come than are queued."""
+        return self._ended
+
     def end(self) -> None:
         """End the stream after the lines that are queued already."""
         if not self._ended:

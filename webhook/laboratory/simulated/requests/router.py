@@ -7,6 +7,7 @@ from typing import Final
 
 import orjson
 
+from webhook.core.model.names import SYSTEM_NAMESPACE
 from webhook.kube.api import APPLY_PATCH, MERGE_PATCH
 from webhook.laboratory.simulated.objects.resources import Resource
 from webhook.laboratory.simulated.objects.store import Stored
@@ -19,6 +20,7 @@ from webhook.laboratory.simulated.requests.refusals import (
     bad_request,
     conflict,
     expired,
+    forbidden,
     invalid,
     kind_missing,
     method_not_allowed,
@@ -33,6 +35,7 @@ MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 DEFAULT_WATCH_SECONDS: Final = 1800.0
 _SNAPSHOTS: Final = 64
 _PROTOBUF: Final = b"k8s\x00"
+_OURS: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:"
 _API_SERVICES: Final = ("apiregistration.k8s.io", "apiservices")
 
 
@@ -72,6 +75,9 @@ class Router:
         self.server = server
         self.unlistable: set[str] = set()
         """``plural.group`` of resources that nobody can list or watch, as with a dead conversion webhook."""
+        self.shut: dict[str, int] = {}
+        """``plural.group`` of what is refused since ``shut_off``, and the status by which it is."""
+        self._watches: list[Watch] = []
         self._targets: dict[str, _Target] = {}
         self._snapshots: dict[str, tuple[int, list[Stored]]] = {}
 
@@ -88,6 +94,7 @@ class Router:
         query = request.query
         if target.subresource:
             raise method_not_allowed()
+        self._open(target.resource, request.user)
         self._convertible(target.resource)
         selection = self._selection(target, query)
         position = query.get("resourceVersion", "")
@@ -100,7 +107,18 @@ class Router:
         opened = self.server.watch(target.resource, selection, bookmarks=bookmarks, timeout_seconds=timeout_seconds)
         streamed = query.get("sendInitialEvents") == "true"
         opened.start(revision, initial=streamed or revision == 0, marked=streamed)
+        self._watches = [each for each in self._watches if not each.ended] + [opened]
         return opened
+
+    def shut_off(self, resource: str, status: int) -> None:
+        """Refuse every request about ``resource``, ``plural.group``, that was answered until now, and end its watches.
+
+        500: nobody is answered, as with a conversion webhook that died; 403: none of Tutti's accounts is.
+        """
+        self.shut[resource] = status
+        for each in self._watches:
+            if f"{each.resource.plural}.{each.resource.group}" == resource:
+                each.end()
 
     def is_watch(self, request: Request) -> bool:
         """Return whether the request asks for a stream."""
@@ -122,6 +140,7 @@ class Router:
         return answer
 
     async def _verb(self, request: Request, target: _Target, call: Call) -> Answer:
+        self._open(target.resource, request.user)
         if target.subresource:
             return await self._subresource(request, target, call)
         match request.method, bool(target.name):
@@ -289,8 +308,14 @@ class Router:
 
     def _convertible(self, resource: Resource) -> None:
         if f"{resource.plural}.{resource.group}" in self.unlistable:
-            text = f"conversion webhook for {resource.group}/{resource.version}, Kind={resource.kind} failed"
-            raise Refused(500, "InternalError", text)
+            raise _unconverted(resource)
+
+    def _open(self, resource: Resource, user: User) -> None:
+        status = self.shut.get(f"{resource.plural}.{resource.group}") if self.shut else None
+        if status == 500:
+            raise _unconverted(resource)
+        if status is not None and user.name.startswith(_OURS):
+            raise forbidden(resource, "", f"User {user.name!r} cannot read or write it")
 
     # -- lists ------------------------------------------------------------------------------------------------------
 
@@ -334,6 +359,11 @@ class Router:
         meta = orjson.dumps({"resourceVersion": version, **metadata})
         body = b'%b,"metadata":%b,"items":[%b]}' % (orjson.dumps(head)[:-1], meta, items)
         return Answer(200, body)
+
+
+def _unconverted(resource: Resource) -> Refused:
+    text = f"conversion webhook for {resource.group}/{resource.version}, Kind={resource.kind} failed"
+    return Refused(500, "InternalError", text)
 
 
 def _item(resource: Resource, stored: Stored) -> bytes:

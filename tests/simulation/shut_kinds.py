@@ -1,0 +1,107 @@
+"""Kinds that our processes have read and that are refused from one moment on: to us, or to everybody."""
+
+import asyncio
+from contextlib import suppress
+from random import Random
+from typing import Any, Final
+
+from tests.simulation.invariants import Invariants
+from tests.simulation.load import how_it_ended
+from tests.simulation.shapes import STORAGES, is_suspended
+from webhook.core.ledger.record import Reservation
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.objects.store import Event
+
+RESOURCES: Final = {"JobSet": "jobsets.jobset.x-k8s.io", "PyTorchJob": "pytorchjobs.kubeflow.org"}
+KINDS: Final = ("Job", "JobSet", "JobSet", "PyTorchJob")
+"""Those that jobs are of."""
+MOMENTS: Final = ("waiting", "starting", "running")
+"""Where a gang of the kind is when that is refused."""
+NOTICED_SECONDS: Final = 15.0
+"""Three refusals in a row, where nothing else is in the way."""
+ALONE_SECONDS: Final = 300.0
+
+
+class ShutKinds:
+    """Refuses kinds, and checks that nothing of them is admitted once that is known."""
+
+    def __init__(self, cluster: SimulatedCluster, rng: Random, invariants: Invariants, *, known_after: float) -> None:
+        """``known_after`` seconds a watch may go on as if nothing had happened."""
+        self._cluster = cluster
+        self._rng = rng
+        self._invariants = invariants
+        self._known_after = known_after + NOTICED_SECONDS
+        self._since: dict[str, float] = {}
+        """Kind to when it was refused."""
+        self._held: dict[str, Reservation] = {}
+        self._found: asyncio.Future[str] | None = None
+        self._sought = ""
+        self.met: list[str] = []
+        """Where a gang was of each kind that was refused."""
+
+    async def run(self, times: int, seconds: float, *, last_stays: bool) -> None:
+        """Refuse a kind so often over ``seconds``, and answer again later; ``last_stays`` but for the last time."""
+        if times:
+            self._cluster.server.store.subscribe(self._stored)
+        for turn in range(times):
+            await asyncio.sleep(self._rng.uniform(0, 2 * seconds / times))
+            kind = await self._of_which_one_is(MOMENTS[turn % len(MOMENTS)], seconds / 2)
+            self._since[kind] = asyncio.get_running_loop().time()
+            self._cluster.router.shut_off(RESOURCES[kind], self._rng.choice((403, 500)))
+            if last_stays and turn == times - 1:
+                return
+            await asyncio.sleep(self._rng.uniform(0.5, 2 * self._known_after))
+            self._answer(kind)
+
+    async def answer_again(self) -> None:
+        """Let all that is left go on alone for some minutes, and answer then."""
+        if self._since:
+            await asyncio.sleep(ALONE_SECONDS)
+        for kind in list(self._since):
+            self._answer(kind)
+
+    def _answer(self, kind: str) -> None:
+        del self._since[kind]
+        del self._cluster.router.shut[RESOURCES[kind]]
+
+    async def _of_which_one_is(self, moment: str, seconds: float) -> str:
+        """Return a kind of which a gang is at that ``moment``, as soon as there is one; any, if there never is."""
+        self._found, self._sought = asyncio.get_running_loop().create_future(), moment
+        self._look()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                kind = await self._found
+                self.met.append(moment)
+                return kind
+        return self._rng.choice(list(RESOURCES))
+
+    def _look(self) -> None:
+        """See whether a gang is where one is sought; after each write, for it may be there for a moment only."""
+        if self._found is not None and not self._found.done():
+            jobs = [(kind, job) for kind in RESOURCES for job in self._stored_of(kind)]
+            found = [kind for kind, job in jobs if self._where(kind, job) == self._sought]
+            if found:
+                self._found.set_result(self._rng.choice(found))
+
+    def _stored_of(self, kind: str) -> list[dict[str, Any]]:
+        return [stored.object for stored in self._cluster.server.store.items(STORAGES[kind])]
+
+    def _where(self, kind: str, job: dict[str, Any]) -> str:
+        if how_it_ended(job) is not None or job["metadata"].get("deletionTimestamp"):
+            return ""
+        entry, suspended = self._invariants.ledger.entries.get(job["metadata"]["uid"]), is_suspended(kind, job)
+        if entry is None:
+            return "waiting" if suspended else ""
+        return "" if entry.stopping else "starting" if suspended else "running"
+
+    def _stored(self, event: Event) -> None:
+        """Check, when the ledger is written, that no gang of a kind has come in that is refused for long enough."""
+        self._look()
+        if event.current.object["kind"] != "ConfigMap":
+            return
+        before, self._held = self._held, dict(self._invariants.ledger.entries)
+        now = asyncio.get_running_loop().time()
+        for uid, entry in self._held.items():
+            since = self._since.get(entry.kind.partition(".")[0])
+            if uid not in before and since is not None and now - since > self._known_after:
+                self._invariants.note(f"{entry} was admitted though its kind is refused for {now - since:.0f} s")
