@@ -74,7 +74,7 @@ def test_a_node_is_free_when_the_pods_that_are_being_deleted_are_gone_and_not_be
     wait_until(lambda: owner.pods() == [], SECONDS, "its pod is being deleted")
     (left,) = owner.items("pods")
     owner.apply(job("next", 1, pod_template(8), QUEUE))
-    waits_for_nodes(owner, "next", "1 lack nvidia.com/gpu")
+    waits_for_nodes(owner, "next", "1 lacks nvidia.com/gpu")
     stays(lambda: owner.pods("job-name=next") == [], 1, "it waits while the pod is there")
     owner.patch("pod", left["metadata"]["name"], {"metadata": {"finalizers": None}})
     wait_until(lambda: running(owner, "next") == 1, SECONDS, "it has the node")

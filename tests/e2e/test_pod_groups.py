@@ -103,7 +103,7 @@ def test_behind_a_resource_quota_for_two_the_third_is_refused_and_the_two_wait(o
     with pytest.raises(KubectlError, match=r"exceeded quota|would take"):
         create_crew(owner, range(2, 3), {LABEL: "crew"})
     reason = wait_until(lambda: told(owner, "crew", "Queued"), what="their PodGroup says why")[-1]
-    assert "2 of the 3 pods that it needs exist" in reason
+    assert "it needs 3 pods, and 2 exist" in reason
     stays(lambda: waiting(owner) == 2, 2, "neither is scheduled")
     admin.apply(resource_quota("hard", pods="3"))
     wait_until(lambda: _created(owner, 2), what="there is room for the third")
@@ -145,7 +145,7 @@ def test_pods_written_for_kueue_start_whole_and_a_failed_ones_place_is_its_repla
     for number in range(2):
         owner.create(counted_pod(f"crew-{number}"))
     waits = wait_until(lambda: told(owner, "crew-0", "Queued"), what="their first pod says why")[-1]
-    assert "2 of the 3 pods that it needs exist" in waits
+    assert "it needs 3 pods, and 2 exist" in waits
 
     def refused(obj: dict[str, Any]) -> str:
         return owner.refused("create", "-f", "-", stdin=json.dumps(obj))

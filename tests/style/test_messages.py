@@ -2,11 +2,16 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+from webhook.core.model.blockers import QuotaMissing, render
+from webhook.core.model.counted import counted, does
+from webhook.core.model.counted_jobs import amount_text
+from webhook.core.model.quantity import MILLI
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "webhook").rglob("*.py"))
@@ -15,7 +20,11 @@ TEXTS = {"why", "message", "fix", "help", "reason_text"}
 """Attributes that hold sentences for people."""
 SAID = {"error", "problem", "reason", "refusal", "answer", "finding", "blocker", "amount", "block"}
 """Names of what ``str`` makes a sentence of."""
-COUNTED = re.compile(r" (pods|jobs|gangs|nodes|reservations|queues|objects|errors|warnings)\b")
+NOUNS = {"job", "error", "warning"}
+VERBS = {"are", "have", "were"}
+"""Beside those that the product has counted somewhere: what is said of two there is not to be said of one elsewhere."""
+NO_NUMBERS = {"where", "whose", "member", "name", "kind", "namespace", "group", "DOMAIN"}
+"""Names of text in front of such a word."""
 TAKES_APART = {
     *("startswith", "endswith", "removeprefix", "removesuffix", "split", "rsplit", "splitlines", "partition"),
     *("rpartition", "find", "rfind", "index", "count"),
@@ -127,34 +136,88 @@ def test_making_a_message_is_no_reading_back() -> None:
     assert list(read_back(ast.parse(text))) == []
 
 
-def never_one(tree: ast.AST) -> Iterator[int]:
-    """Yield the lines with a number that may be 1 before a word that is always in the plural."""
+PRODUCT = [path for path in MODULES if "laboratory" not in path.parts]
+"""A replay has thousands of jobs."""
+TREES = {path: ast.parse(path.read_text()) for path in PRODUCT}
+
+
+def said_of_two(trees: Iterable[ast.AST]) -> re.Pattern[str]:
+    """Return what finds, at the beginning of a text, a word that ``counted`` and ``does`` of some tree say of two."""
+    nouns, verbs = set(NOUNS), set(VERBS)
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        match node:
+            case ast.Call(func=ast.Name(id="counted"), args=[_, ast.Constant(value=str(noun))]):
+                nouns.add(noun)
+            case ast.Call(func=ast.Name(id="does"), args=[_, ast.Constant(value=str(verb)), *_]):
+                verbs.add(verb)
+    words = "|".join(sorted({f"{noun}s" for noun in nouns} | verbs))
+    return re.compile(rf"(?: more| fewer)?(?: of [a-z' ]+?| that| no longer)? (?:{words})\b")
+
+
+SAID_OF_TWO = said_of_two(TREES.values())
+
+
+def never_one(tree: ast.AST, said: re.Pattern[str] = SAID_OF_TWO) -> Iterator[int]:
+    """Yield the lines with a number that may be 1 before a word that is said of two."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.JoinedStr):
             continue
         for number, then in pairwise(node.values):
             text = then.value if isinstance(then, ast.Constant) else ""
-            bound = isinstance(number, ast.FormattedValue) and is_constant(number.value)
-            if isinstance(number, ast.FormattedValue) and COUNTED.match(str(text)) and not bound:
+            if isinstance(number, ast.FormattedValue) and said.match(str(text)) and may_be_one(number.value):
                 yield number.lineno
 
 
-def is_constant(value: ast.expr) -> bool:
-    """Whether a name is that of a bound, which is more than one."""
-    name = value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else ""
-    return name.isupper()
-
-
-PRODUCT = [path for path in MODULES if "laboratory" not in path.parts]
-"""A replay has thousands of jobs."""
+def may_be_one(value: ast.expr) -> bool:
+    """Whether an expression may be the number 1: neither text, nor a bound, which is more than one."""
+    match value:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return not (name.isupper() or name in NO_NUMBERS)
+        case ast.Call(func=ast.Name(id="counted" | "does")):
+            return False
+    return True
 
 
 @pytest.mark.parametrize("path", PRODUCT, ids=lambda path: str(path.relative_to(ROOT)))
 def test_one_is_spoken_of_in_the_singular(path: Path) -> None:
-    """``core.model.counted`` says both: 1 pod, 2 pods."""
-    assert list(never_one(ast.parse(path.read_text()))) == []
+    """``core.model.counted`` says both: 1 pod fits, 2 pods fit."""
+    assert list(never_one(TREES[path])) == []
 
 
-def test_a_plural_after_a_number_is_noticed() -> None:
-    assert list(never_one(ast.parse('f"asks {count} pods of {each}"'))) == [1]
-    assert list(never_one(ast.parse('f"more than {PODS_MAX} pods"'))) == []
+@pytest.mark.parametrize(
+    "text",
+    [
+        "asks {count} pods of {each}",
+        "{kept_out} take none",
+        "{few} of its pods fit",
+        "{missing} more of its pods fit",
+        "{missing} more fit in {where}",
+        "{len(found) - SHOWN} more nodes",
+        "{live + coming} exist or are being created",
+        "{leaving} that are being deleted",
+    ],
+)
+def test_what_is_said_of_two_after_a_number_is_noticed(text: str) -> None:
+    assert list(never_one(ast.parse(f'f"{text}"'))) == [1]
+
+
+def test_what_is_no_number_or_more_than_one_may_be_many() -> None:
+    assert list(never_one(ast.parse("f\"more than {PODS_MAX} pods, {counted(n, 'pod')} are {whose} pods\""))) == []
+
+
+def test_a_word_that_is_counted_anywhere_is_noticed_everywhere() -> None:
+    elsewhere = said_of_two([ast.parse("counted(n, 'zebra'); does(n, 'graze')")])
+    assert list(never_one(ast.parse('f"{n} zebras"; f"{n} graze"'), elsewhere)) == [1, 1]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_numbers_and_what_is_counted_agree(number: int) -> None:
+    one = number == 1
+    assert counted(number, "pod") == f"{number} pod{'' if one else 's'}"
+    assert does(number, "fit", "more") == f"{number} more fit{'s' if one else ''}"
+    assert (does(number, "are"), does(number, "have")) == (
+        (f"{number} is", f"{number} has") if one else (f"{number} are", f"{number} have")
+    )
+    assert amount_text(number * MILLI, "pods") == counted(number, "pod")
+    missing = render(QuotaMissing("pods", number * MILLI))
+    assert missing == f"needs {number} more pod{'' if one else 's'}"

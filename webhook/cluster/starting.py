@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from webhook.cluster.view import View
 from webhook.config import Start
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.counted import counted
+from webhook.core.model.counted import does
 from webhook.core.model.moments import time_text
 from webhook.core.model.pods import PodRecord
 from webhook.jobs.reading.record import JobRecord
@@ -76,9 +76,10 @@ def _stopped_when(  # noqa: PLR0917
     if job.ordered_start:
         return f"it is stopped when none of its pods has started for {limit:g} s"
     at = time_text(int((reservation.since_seconds if lost_seconds is None else lost_seconds) + limit))
-    whose = (
-        f"{needed} of its pods"
-        if shared is None
-        else f"{counted(shared.still_needed, 'pod')} of PodGroup {shared.ensemble}"
-    )
-    return f"it is stopped at {at} unless {whose} run by then"
+    number, whose = needed, "of its pods"
+    if shared is not None:
+        number, whose = (
+            shared.still_needed,
+            f"pod{'' if shared.still_needed == 1 else 's'} of PodGroup {shared.ensemble}",
+        )
+    return f"it is stopped at {at} unless {does(number, 'run', whose)} by then"

@@ -6,7 +6,7 @@ from typing import Final
 from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY, View
 from webhook.core.ledger import bounds
 from webhook.core.model import names
-from webhook.core.model.counted import counted
+from webhook.core.model.counted import counted, does
 from webhook.core.model.gang import Gang
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -51,7 +51,7 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
         if job.kind == POD_GROUP.key:
             return Reason(
                 Code.WAITING_FOR_PODS,
-                f"{gang.pods} of the {counted(gang.quorum, 'pod')} that it needs exist",
+                f"it needs {counted(gang.quorum, 'pod')}, and {does(gang.pods, 'exist')}",
                 help="it waits until the others are created; those that exist stay behind their gates",
             )
         return Reason(

@@ -25,7 +25,7 @@ from webhook.cluster.view import NODES, View
 from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.counted import counted
+from webhook.core.model.counted import counted, does
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.shared import shared
@@ -117,8 +117,7 @@ class PodsReady:
         progress.short_since = now if progress.short_since is None else progress.short_since
         if now - progress.short_since < NO_NODE_SECONDS:
             return None
-        fit = "fits" if short == 1 else "fit"
-        why = f"{short} of its pods no longer {fit} any node: others took the room, or nodes are gone; {said}"
+        why = f"{does(short, 'fit', 'of its pods no longer')} any node: others took the room, or nodes are gone; {said}"
         # It is no fault of its own: it keeps its place, and waits until it fits again.
         return Requeue(NO_NODE_LEFT, parts[0][0].place_seconds, parts[0][0].attempts, now, why)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from webhook.core.model import counted_jobs, quantity
+from webhook.core.model.counted import counted
 from webhook.core.model.quantity import MILLI
 
 
@@ -79,7 +80,7 @@ def render(blocker: Blocker) -> str:
             before = _before(ahead)
             if resource in counted_jobs.WHICH:
                 fewer = ceil(missing / MILLI)
-                jobs = "one fewer job" if fewer == 1 else f"{fewer} fewer jobs"
+                jobs = "one fewer job" if fewer == 1 else counted(fewer, "fewer job")
                 return f"needs {jobs}{counted_jobs.WHICH[resource]} running there{before}, or a higher limit"
             return f"needs {_missing(blocker)}{before}"
         case QuotaTooLow(resource, missing) if resource in counted_jobs.WHICH:

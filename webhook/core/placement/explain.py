@@ -4,7 +4,7 @@ from collections import Counter
 
 from webhook.core.model import amounts, names, quantity
 from webhook.core.model.amounts import Amounts
-from webhook.core.model.counted import counted
+from webhook.core.model.counted import counted, does
 from webhook.core.model.gang import Nearness
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.nodes.capacity import Capacity
@@ -28,14 +28,16 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
         return misplaced(found)
     shape = found.asked.shape
     lack, pieces = _lacks(capacity, shape)
-    parts = [(count, f"lack {resource}{_in_pieces(resource, pieces)}") for resource, count in lack.items()]
-    parts += [(count, why) for why, count in capacity.eligible(shape).kept_out.items()]
-    kept = ", ".join(f"{count} {text}" for count, text in sorted(parts, key=lambda part: (-part[0], part[1])))
+    parts = [
+        (count, f"{does(count, 'lack')} {resource}{_in_pieces(resource, pieces)}") for resource, count in lack.items()
+    ]
+    parts += [(count, f"{count} {why}") for why, count in capacity.eligible(shape).kept_out.items()]
+    kept = ", ".join(text for _, text in sorted(parts, key=lambda part: (-part[0], part[1].partition(" ")[2])))
     nearest = _nearest_of_too_small(capacity, shape)
     if nearest is not None:
         return _too_large(shape, nearest)
     kept_out = sum(count for count, _ in parts)
-    none = f"; of {counted(len(capacity.nodes), 'node')} {kept_out} take none: {kept}" if parts else ""
+    none = f"; of {counted(len(capacity.nodes), 'node')} {does(kept_out, 'take')} none: {kept}" if parts else ""
     if _near(found) is not None:
         anywhere = capacity.index(shape).total
         # Where they fit elsewhere it is not the nodes that lack anything, but the domains.
@@ -103,15 +105,19 @@ def _no_domain(found: Misplaced, anywhere: int | None = None, none: str = "") ->
         text = f"{asked}; the nodes are not known"
         return Reason(code, text, help=f"let Tutti read Nodes, or take {_annotation(near)} off")
     if near.slice_size and not near.required:
-        return Reason(code, f"{asked}; {found.found} fit now{none}", help=f"it starts when {missing} more fit")
+        return Reason(
+            code,
+            f"{asked}; {does(found.found, 'fit')} now{none}",
+            help=f"it starts when {does(missing, 'fit', 'more')}",
+        )
     if found.nearest is None:
         text = f"{asked}; no node with that label has room for one{none}"
         return Reason(code, text, help="it starts when all of them fit in one")
     text = f"{asked}; none has room for all, {found.nearest} for most: {found.found}"
     if missing <= 0:
         return Reason(code, f"{text}, but not beside the gang's other pods", help="it starts when all its pods fit")
-    text += "" if anywhere is None else f"; {anywhere} fit anywhere{none}"
-    fix = f"it starts when {missing} more fit in {found.nearest}, or all in another"
+    text += "" if anywhere is None else f"; {does(anywhere, 'fit')} anywhere{none}"
+    fix = f"it starts when {does(missing, 'fit', 'more')} in {found.nearest}, or all in another"
     if near.required and not near.slice_size and anywhere is not None and anywhere >= found.asked.count:
         fix += f", or with {names.PREFERRED_TOPOLOGY}"
     return Reason(code, text, help=fix)
@@ -128,7 +134,7 @@ def _asked(found: Misplaced) -> str:
 
 
 def _fit(found: Misplaced) -> str:
-    return f"{found.found} fit now" if found.certain else f"{found.found} fit now beside its other pods"
+    return f"{does(found.found, 'fit')} now{'' if found.certain else ' beside its other pods'}"
 
 
 def _in_pieces(resource: str, pieces: Counter[str]) -> str:
@@ -138,4 +144,5 @@ def _in_pieces(resource: str, pieces: Counter[str]) -> str:
 
 def _help(misplaced: Misplaced) -> str:
     missing = misplaced.asked.count - misplaced.found
-    return f"it starts when {missing} more of its pods fit" if misplaced.certain else "it starts when all its pods fit"
+    some_more = does(missing, "fit", "more of its pods")
+    return f"it starts when {some_more if misplaced.certain else 'all its pods fit'}"

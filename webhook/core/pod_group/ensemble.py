@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
-from webhook.core.model.counted import counted
+from webhook.core.model.counted import counted, does
 from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.problem import some
 from webhook.core.model.reasons import Code, Reason
@@ -161,7 +161,7 @@ def mismatch(gangs: Iterable[Gang]) -> Reason | None:
 
 def incomplete(key: Key, needed: int, brought: int, held: int) -> Reason:
     """Return the reason of jobs that bring too few pods between them; ``held`` is what others of them have started."""
-    running = f" and {held} run{'s' if held == 1 else ''}" if held else ""
+    running = f" and {does(held, 'run')}" if held else ""
     return Reason(
         Code.POD_GROUP_INCOMPLETE,
         f"PodGroup {key[0]}/{key[1]} needs {counted(needed, 'pod')}, its jobs that wait bring {brought}{running}",

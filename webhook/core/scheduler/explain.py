@@ -23,6 +23,7 @@ from webhook.core.model.blockers import (
     render,
     render_all,
 )
+from webhook.core.model.counted import counted
 from webhook.core.model.gang import Gang
 from webhook.core.model.moments import time_text
 from webhook.core.model.policy import FlavorResource, Queue
@@ -402,7 +403,7 @@ def _keeps_any(nodes: Capacity, booked: Claim) -> bool:
 
 def _nodes_of(booked: Claim) -> str:
     found = sorted({node for each in booked.planned.pod_sets for node in each.places})
-    more = f" and {len(found) - NODES_SHOWN} more nodes" if len(found) > NODES_SHOWN else ""
+    more = f" and {counted(len(found) - NODES_SHOWN, 'more node')}" if len(found) > NODES_SHOWN else ""
     return ", ".join(found[:NODES_SHOWN]) + more
 
 

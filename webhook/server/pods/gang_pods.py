@@ -5,7 +5,7 @@ from typing import NamedTuple
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model import names
-from webhook.core.model.counted import counted
+from webhook.core.model.counted import counted, does
 from webhook.core.model.gang import PodPrice
 from webhook.jobs.plain_pods.groups import gang_uid, role_of
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
@@ -106,6 +106,10 @@ class _Place(NamedTuple):
     cost: PodPrice
 
 
+def _there(pods: int) -> str:
+    return f"{does(pods, 'exist')} or {'is' if pods == 1 else 'are'} being created"
+
+
 def _take_place(review: PodReview, rules: PodRules, place: _Place, now: float) -> Answer:
     reservation, reserved, cost = place
     namespace, uid = review.request.namespace, reservation.uid
@@ -115,15 +119,15 @@ def _take_place(review: PodReview, rules: PodRules, place: _Place, now: float) -
         behind = _ledger_note(review, rules)
         message = (
             f"{reservation} has a reservation for {counted(reserved.count, 'pod')} of set {reserved.name} and "
-            f"{live + coming} exist or are being created{behind}; it is retried"
+            f"{_there(live + coming)}{behind}; it is retried"
         )
         return deny(Refusal.BEYOND_RESERVATION, message, 429)
     leaving = rules.view.fences.leaving_pods(namespace, uid, reserved.name, rules.unix_now())
     if live + coming + leaving >= reserved.count:
         message = (
             f"{reservation} has a reservation for {counted(reserved.count, 'pod')} of set {reserved.name}: "
-            f"{live + coming} exist or are being created, "
-            f"and {leaving} that are being deleted may still run; it is retried"
+            f"{_there(live + coming)}, "
+            f"and {does(leaving, 'are', 'more')} being deleted and may still run; it is retried"
         )
         return deny(Refusal.BEYOND_RESERVATION, message, 429)
     if not review.request.dry_run:

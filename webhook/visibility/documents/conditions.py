@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model import amounts, eviction
-from webhook.core.model.counted import counted
+from webhook.core.model.counted import counted, does
 from webhook.core.model.moments import time_text
 from webhook.core.model.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind
@@ -133,12 +133,12 @@ def _pods_ready(facts: Facts) -> Condition | None:
         reason = "Started" if lost is None else "Recovered"
         return _condition("PodsReady", True, reason, "All pods of the gang run or have ended", since)
     wanted = sum(facts.reservation.counts.values())
+    there = f"{does(facts.pods, 'exist')} of {counted(wanted, 'pod')}"
+    run = "it does not run" if wanted == 1 else "not all of them run"
     if lost is not None:
-        text = "; ".join(
-            (f"{facts.pods} of {counted(wanted, 'pod')} exist; not all of them run any more", *facts.lacking)
-        )
+        text = "; ".join((there, f"{run} any more", *facts.lacking))
         return _condition("PodsReady", False, "WaitForRecovery", text, lost)
-    text = "; ".join((f"{facts.pods} of {counted(wanted, 'pod')} exist; not all of them run yet", *facts.lacking))
+    text = "; ".join((there, f"{run} yet", *facts.lacking))
     return _condition("PodsReady", False, "WaitForStart", text, facts.reservation.since_seconds)
 
 
@@ -160,7 +160,7 @@ def _finished(facts: Facts) -> Condition | None:
     held = ""
     if facts.reservation is not None:
         left = {0: "is being returned", 1: "is held until its last pod is gone"}
-        is_left = f"is held until {counted(facts.pods, 'pod')} are gone"
+        is_left = f"is held until its last {counted(facts.pods, 'pod')} are gone"
         held = f"; its quota {left.get(facts.pods, is_left)}"
     since = facts.milestones.finished_seconds or facts.created_seconds
     return _condition("Finished", True, facts.job.finished, f"The job has {_ENDS[facts.job.finished]}{held}", since)

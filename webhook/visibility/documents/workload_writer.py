@@ -16,6 +16,7 @@ from webhook.cluster.view import View
 from webhook.cluster.waiting import RELEASED
 from webhook.config import Start
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.counted import does
 from webhook.core.model.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.core.model.reasons import Code, Reason
 from webhook.core.pod_group.engine import EnsembleEngine
@@ -207,7 +208,7 @@ class WorkloadWriter:
         if pods:
             return Reason(
                 Code.SUSPENDED,
-                f"{pods} of its pods {'is' if pods == 1 else 'are'} not gone yet",
+                f"{does(pods, 'are', 'of its pods')} not gone yet",
                 help="it queues when they are",
             )
         if not job.suspended:

@@ -208,7 +208,7 @@ def test_plain_pods_wait_for_their_pod_group_and_then_for_each_other() -> None:
     view.pod_groups["ns", "ring"] = PodGroupRecord("ns", "ring", 3)
     few = waiting_gang(record, view)
     assert isinstance(few, Reason)
-    assert (few.code, few.message) == (Code.WAITING_FOR_PODS, "2 of the 3 pods that it needs exist")
+    assert (few.code, few.message) == (Code.WAITING_FOR_PODS, "it needs 3 pods, and 2 exist")
     whole = waiting_gang(plain(*THREE), view)
     assert isinstance(whole, Gang)
     assert (whole.pods, whole.quorum) == (3, 3)

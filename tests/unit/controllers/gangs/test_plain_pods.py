@@ -115,7 +115,7 @@ async def test_they_start_when_the_quorum_is_there_or_is_lowered_to_what_is_ther
         await play.create(0, 1, 2)
         await asyncio.sleep(3)
         assert await play.pods() == {0: "Waiting", 1: "Waiting", 2: "Waiting"}
-        assert "3 of the 4 pods that it needs exist" in play.why()
+        assert "it needs 4 pods, and 3 exist" in play.why()
         await play.group(3)
         await asyncio.sleep(3)
         assert await play.pods() == {0: "Running", 1: "Running", 2: "Running"}
@@ -229,7 +229,7 @@ async def test_a_group_of_kueues_starts_whole_and_who_replaces_a_failed_pod_take
         await play.create(0, 1, size="3", runtime="20s")
         await asyncio.sleep(3)
         assert await play.pods() == {0: "Waiting", 1: "Waiting"}
-        assert "2 of the 3 pods that it needs exist" in play.why(), "no PodGroup of that name is asked"
+        assert "it needs 3 pods, and 2 exist" in play.why(), "no PodGroup of that name is asked"
         await play.create(2, size="3", runtime="6s", fate="fails")
         await asyncio.sleep(2)
         await play.create(3, size="3", runtime="20s")
@@ -271,7 +271,7 @@ async def test_when_a_group_of_kueues_has_failed_in_part_only_that_part_is_made_
         assert play.entry() is None, "a failed group keeps no quota"
         await play.create(3, size="3", runtime="5s")
         await asyncio.sleep(3)
-        assert "1 of the 2 pods that it needs exist" in play.why()
+        assert "it needs 2 pods, and 1 exists" in play.why()
         await play.create(4, size="3", runtime="5s")
         await asyncio.sleep(12)
         assert await play.pods() == {0: "Succeeded", 1: "Failed", 2: "Failed", 3: "Succeeded", 4: "Succeeded"}

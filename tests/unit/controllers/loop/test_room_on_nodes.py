@@ -68,7 +68,7 @@ async def test_a_gang_whose_pods_do_not_all_fit_has_none_until_a_node_comes() ->
         await cluster.create(waiting_job())
         await asyncio.sleep(10)
         assert await bound(cluster) == []
-        assert reasons(replicas) == {"asks 2 pods of 1 cpu; 1 fit now; it starts when 1 more of its pods fit"}
+        assert reasons(replicas) == {"asks 2 pods of 1 cpu; 1 fits now; it starts when 1 more of its pods fits"}
         await cluster.add_node("small-1", cpu="1")
         await asyncio.sleep(5)
         assert await bound(cluster) == ["small-0", "small-1"]
@@ -81,7 +81,7 @@ async def test_a_pod_of_anybody_takes_room_until_it_is_gone() -> None:
         await asyncio.sleep(10)
         assert await bound(cluster) == []
         (said,) = reasons(replicas)
-        assert "of 2 nodes 1 take none: 1 lack cpu (500m free in pieces too small)" in said
+        assert "of 2 nodes 1 takes none: 1 lacks cpu (500m free in pieces too small)" in said
         await cluster.api().request("DELETE", f"{PODS}/foreign")
         await asyncio.sleep(60)
         assert await bound(cluster) == ["small-0", "small-1"]
@@ -134,7 +134,7 @@ async def test_a_gang_that_has_lost_a_node_before_it_was_whole_is_stopped_soon_a
         assert (job.requeue.reason, job.requeue.attempts, job.place_seconds) == ("NoNodeLeft", 0, place)
         assert "1 of its pods no longer fits any node" in job.requeue.message
         (said,) = reasons(replicas)
-        assert "asks 2 pods of 1 cpu; 1 fit now" in said
+        assert "asks 2 pods of 1 cpu; 1 fits now" in said
         await cluster.add_node("small-2", cpu="1")
         await asyncio.sleep(10)
         assert await bound(cluster) == ["small-0", "small-2"]

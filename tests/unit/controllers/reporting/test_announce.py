@@ -128,7 +128,9 @@ async def test_that_pods_wait_to_join_is_said_once_a_reason_of_all_that_grow_in_
         world.admits(job)
     announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
     uids = [job.uid for job in jobs]
-    full = Reason(Code.NODES_DO_NOT_FIT, "asks 1 pod of 1 cpu; 0 fit now", help="it starts when 1 more of its pods fit")
+    full = Reason(
+        Code.NODES_DO_NOT_FIT, "asks 1 pod of 1 cpu; 0 fit now", help="it starts when 1 more of its pods fits"
+    )
     await announcer.tick(0, lambda _uid: full, uids)
     assert notes.told == [], "the next cycle may have room"
     for second in (2, 3, 4):

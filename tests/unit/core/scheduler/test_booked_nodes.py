@@ -193,7 +193,7 @@ def test_it_is_told_what_is_booked_until_when_and_others_for_whom() -> None:
     assert admitted(made, 100.0) == []
     assert str(made.reason("small-1")) == (
         "asks 1 pod of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu; "
-        "held by team/y (4), team/z (4); it starts when 1 more of its pods fit; "
+        "held by team/y (4), team/z (4); it starts when 1 more of its pods fits; "
         "these end by 1970-01-01T00:05:01Z; "
         "booked for team/wide, which goes before it: a, b"
     )

@@ -65,7 +65,7 @@ def test_of_a_pod_larger_than_any_node_it_is_told_that_no_room_will_ever_do() ->
     assert str(made.reason("giant")) == f"{text}let each pod ask for less, or have a larger node added"
     there.put_node(NodeRecord("large-c", {"cpu": 4000}, {"kind": "large"}))
     made.wake_nodes()
-    assert str(made.reason("giant")).endswith("it starts when 1 more of its pods fit")
+    assert str(made.reason("giant")).endswith("it starts when 1 more of its pods fits")
 
 
 def test_of_a_label_that_no_node_bears_it_is_told_which_and_no_start_is_promised() -> None:
@@ -308,7 +308,7 @@ def test_who_finds_no_rack_is_told_who_holds_the_nearest_and_until_when_and_that
     )
     made.submit(gang("wider", "q", pods=9, priority=-1, placement=near), 2.0)
     assert admitted(made, 3.0) == []
-    assert "; 4 fit anywhere; of 3 nodes 1 take none: 1 lack cpu" in str(made.reason("wider"))
+    assert "; 4 fit anywhere; of 3 nodes 1 takes none: 1 lacks cpu" in str(made.reason("wider"))
 
 
 def test_a_gang_in_slices_waits_until_each_is_whole_in_a_rack_and_lists_its_places_slice_by_slice() -> None:

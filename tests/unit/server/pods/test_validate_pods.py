@@ -415,7 +415,7 @@ async def test_a_pod_that_is_being_deleted_has_its_place_until_it_is_gone_or_its
         gate.view.fences.put_pod(decode(orjson.dumps(leaving(number))))
     answer = await create(gate, gang_pod(4))
     assert answer.code == 429
-    assert "0 exist or are being created, and 4 that are being deleted may still run" in answer.message
+    assert "0 exist or are being created, and 4 more are being deleted and may still run" in answer.message
     if where == "gone":
         gate.view.fences.drop_pod("team-a", "pod-0")
     elif where == "never on a node":

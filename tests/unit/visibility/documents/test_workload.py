@@ -247,14 +247,14 @@ async def test_a_gang_that_starts_tells_the_schedulers_word_and_when_it_is_stopp
     said = condition(await world.workload(job), "PodsReady")["message"]
     missing = "where pods are missing, an event of the job, or of what creates them, says why"
     stopped = "it is stopped at 2027-01-15T08:05:00Z unless 3 of its pods run by then"
-    assert said == f"0 of 3 pods exist; not all of them run yet; {missing}; {stopped}"
+    assert said == f"0 exist of 3 pods; not all of them run yet; {missing}; {stopped}"
     for number, why in enumerate(("", "0/4 nodes are available", "0/4 nodes are available")):
         phase = "Pending" if why else "Running"
         place = {"gang": job.uid, "pod_set": "main", "phase": phase, "unscheduled": why}
         world.view.put_pod(PodRecord(f"p{number}", job.namespace, f"p{number}", 1, PodPrice(), **place))  # type: ignore[arg-type]
     found = "2 found no node: 0/4 nodes are available"
     said = condition(await world.workload(job), "PodsReady")["message"]
-    assert said == f"3 of 3 pods exist; not all of them run yet; {found}; {stopped}"
+    assert said == f"3 exist of 3 pods; not all of them run yet; {found}; {stopped}"
     for pod in list(world.view.fences.pods_of(job.namespace, job.uid)):
         world.view.put_pod(replace(pod, unscheduled="0/5 nodes are available" if pod.unscheduled else ""))
     assert "0/5 nodes" in str(await world.workload(job)), "a new word is shown though nothing else changed"
