@@ -127,7 +127,7 @@ async def test_a_pod_group_of_another_generation_with_the_same_name_may_go() -> 
         await play.group(3, OLD)
         await play.create(0, 1)
         await asyncio.sleep(3)
-        assert "2 of the 3 pods" in play.why(), "the older generation counts"
+        assert "it needs 3 pods, and 2 exist" in play.why(), "the older generation counts"
         await play.drop_group(OLD)
         await asyncio.sleep(3)
         assert await play.pods() == {0: "Running", 1: "Running"}
