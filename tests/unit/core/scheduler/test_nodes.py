@@ -79,7 +79,7 @@ def test_of_a_label_that_no_node_bears_it_is_told_which_and_no_start_is_promised
     assert str(made.reason("picky")).endswith("or have a larger node added"), "one is there now, and too small"
     there.put_node(NodeRecord("c", {"cpu": 4000}, {"gpu": "h100"}, cordoned=True))
     made.wake_nodes()
-    assert str(made.reason("picky")).endswith("it starts when 1 more of its pods fit"), "it may be uncordoned"
+    assert str(made.reason("picky")).endswith("it starts when 1 more of its pods fits"), "it may be uncordoned"
 
 
 def test_what_one_cycle_admits_is_allotted_before_the_next_gang_is_asked_about() -> None:
