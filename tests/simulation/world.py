@@ -26,6 +26,7 @@ from tests.simulation.node_churn import NodeChurn
 from tests.simulation.owners import Owners
 from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
+from tests.simulation.run_times import RunTimes
 from tests.simulation.running import Running
 from tests.simulation.scale import scaled
 from tests.simulation.shapes import KINDS
@@ -121,6 +122,7 @@ class World:
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
         self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles, self.weather.nodes)
         self.kept_nodes = KeptNodes(self.invariants.note)
+        self.run_times = RunTimes(self.cluster, self.invariants, self.invariants.note)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
         ledger = lambda: self.invariants.ledger  # noqa: E731
         self.shut_kinds = ShutKinds(self.cluster, Random(self.seed), self.invariants, known_after=known_after)
@@ -205,6 +207,8 @@ class World:
         ]
         under_way = [self._spawn(each) for each in happening]
         stop_watching = self.invariants.watch()
+        if self.weather.limited:
+            self.run_times.watch()
         if self.weather.hidden:
             self._spawn(self.neighbours.listen(self.parts))
         try:
