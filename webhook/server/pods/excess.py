@@ -14,6 +14,10 @@ from webhook.untyped import paths
 from webhook.untyped.values import mappings
 
 STRANGERS_SHOWN: Final = 3
+_RAISED: Final = (
+    "; it has the containers of its template and no others: something raised what they ask since it was admitted, such "
+    "as a VerticalPodAutoscaler or a LimitRange"
+)
 
 
 def excess_over(
@@ -41,7 +45,8 @@ def excess_over(
 
 
 def added_by_others(pod: Mapping[str, Any], pod_set: str, job: JobRecord | None) -> str:
-    """Return what to tell of containers that a pod has and its template does not; empty text where none is known.
+    """Return why a pod asks more than its template: containers that this has not, or others asking more; empty where
+    that is not known.
 
     Its owner reads that at once in an event of whatever creates the pods; otherwise the gang would only be too late.
     """
@@ -57,7 +62,8 @@ def added_by_others(pod: Mapping[str, Any], pod_set: str, job: JobRecord | None)
     if len(ending) <= template.containers.count(BY_CONTROLLER):
         strangers = [each for each in strangers if each not in ending]
     if not strangers:
-        return ""
+        own = not any(name.startswith(BY_CONTROLLER) for name in template.containers)
+        return _RAISED if own else ""
     told = ", ".join(_in_words(each) for each in strangers[:STRANGERS_SHOWN])
     return (
         f"; {told} {'is' if len(strangers) == 1 else 'are'} in no template: something adds containers to these pods. "

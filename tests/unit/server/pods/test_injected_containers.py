@@ -128,6 +128,22 @@ def test_where_nobody_wrote_what_the_controller_adds_is_called_more_than_it_adds
     assert "vault-agent-init" in told
 
 
+@pytest.mark.parametrize(
+    ("kind", "pod_set"),
+    [("Job.batch", "main"), ("JobSet.jobset.x-k8s.io", "workers"), ("PyTorchJob.kubeflow.org", "master")],
+)
+def test_where_nothing_was_added_its_owner_is_told_that_something_raises_what_pods_ask(kind: str, pod_set: str) -> None:
+    """A VerticalPodAutoscaler writes other requests into the containers of each pod when this is created."""
+    known = KINDS[kind]
+    record = read(known, load(known.kind.lower()), ReadContext())
+    (template,) = (each for each in record.templates if each.pod_set == pod_set)
+    containers = [{"name": name, "resources": {"requests": {"cpu": "64"}}} for name in template.containers]
+    told = added_by_others({"containers": containers}, pod_set, record)
+    assert "no others: something raised what they ask" in told
+    assert "VerticalPodAutoscaler" in told
+    assert "raised" not in added_by_others({"containers": containers, "initContainers": [VAULT]}, pod_set, record)
+
+
 @pytest.mark.parametrize(("counted", "passes"), [("example.com/credits", False), ("nvidia.com/gpu", True)])
 async def test_what_a_queue_counts_under_another_name_is_not_added_for_free(counted: str, passes: bool) -> None:
     rule = Transformation("cpu", {"example.com/credits": 10_000}, replace=True)
