@@ -322,6 +322,25 @@ def test_what_a_job_of_no_queue_made_is_not_deleted_from_above_its_pods_either(o
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="its controller makes it again")
 
 
+def test_nobody_has_the_garbage_collector_leave_pods_behind(owner: Kubectl, admin: Kubectl) -> None:
+    """It may delete anything, and lets go of the pods of whatever bears finalizer orphan."""
+    give_queue(admin, 2)
+    owner.create(jobset("set", 2, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
+    asked = {"metadata": {"finalizers": ["orphan"]}}
+    for kind, name in (("job", "set-workers-0"), ("jobset", "set")):
+        told = owner.refused("patch", kind, name, "--type=merge", "-p", json.dumps(asked))
+        assert "finalizer orphan would leave pods behind" in told, told
+    made = job("born", 1, pod_template(), QUEUE)
+    made["metadata"] |= asked["metadata"]
+    assert "finalizer orphan would leave" in owner.refused("create", "-f", "-", stdin=yaml.safe_dump(made))
+    other = {"metadata": {"finalizers": ["example.com/keep"]}}
+    owner.patch("jobset", "set", other)
+    owner("delete", "jobset", "set", "--wait=false")
+    owner.patch("jobset", "set", {"metadata": {"finalizers": None}})
+    wait_until(lambda: not owner.pods(), what="all of it goes")
+
+
 def test_the_jobs_of_a_job_set_that_waits_do_not_start_without_its_queue(gated: Kubectl, admin: Kubectl) -> None:
     """Nothing was admitted, so that nobody minds that they are let go; a Job that is made there is given a queue."""
     gated.create(jobset("set", 16, pod_template()))

@@ -217,12 +217,20 @@ def test_whatever_installs_the_reconciler_brings_the_policy_against_orphans(dire
         (document["kind"], document["metadata"]["name"]) for path in files_of(directory) for document in read(path)
     }
     if ("Deployment", "tutti-reconciler") in installed:
-        policy = "tutti-gangs-leave-no-orphans"
         kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
-        assert {(kind, policy) for kind in kinds} <= installed
+        policies = ("tutti-gangs-leave-no-orphans", "tutti-nobody-writes-finalizer-orphan")
+        assert {(kind, policy) for kind in kinds for policy in policies} <= installed
     patches = (directory / "kustomization.yaml").read_text()
     assert "orphans" not in patches
     assert not re.search(r"kind: (\(?Validating|\.\*)", patches), "a patch may take it away"
+
+
+def test_nobody_leaves_orphans_of_a_kind_by_a_finalizer_either() -> None:
+    documents = read(MANIFESTS / "base" / "pods-policy.yaml")
+    found = {each["metadata"]["name"]: each for each in documents if each["kind"] == "ValidatingAdmissionPolicy"}
+    names = ("tutti-gangs-leave-no-orphans", "tutti-nobody-writes-finalizer-orphan")
+    ((by_deletion,), (by_finalizer,)) = (found[name]["spec"]["matchConstraints"]["resourceRules"] for name in names)
+    assert by_finalizer == by_deletion | {"operations": ["CREATE", "UPDATE"]}
 
 
 def test_the_chart_always_has_what_the_base_has() -> None:
