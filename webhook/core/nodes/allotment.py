@@ -19,3 +19,8 @@ class Allotment:
     """Pod set to node to pods that are still to come."""
     domains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of the nodes that alone a pod set's pods may go to, for sets that have to be in one domain."""
+
+    @property
+    def nodes(self) -> set[str]:
+        """The nodes that any of the pods are to go to."""
+        return {node for of_set in self.places.values() for node in of_set}

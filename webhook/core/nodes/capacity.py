@@ -16,7 +16,7 @@ from webhook.core.model import amounts
 from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.changes import Changes
-from webhook.core.nodes.claimed import Claimed, ClaimedRoom
+from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
 from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
@@ -237,8 +237,8 @@ class Capacity:
         """Let so much more be free; less where ``factor`` is negative. ``gang`` is whose it is or was, where any's."""
         if gang is not None:
             self._held.pop(gang, None)
-        if gang in self._claims.awaited:
-            self._claims.leaves(node, by, -factor)
+        if gang is not None and gang in self._claims.whole.awaited:
+            self._claims.leaves(gang, node, by, -factor)
             self._change(node, by, factor)
             self._withhold(node)
         else:
@@ -258,22 +258,19 @@ class Capacity:
     def claim(self, uid: str, claimed: Claimed) -> None:
         """Keep room for a gang from when those leave that it awaits, in place of what it claimed before."""
         self.unclaim(uid)
-        nodes, awaited = self._claims.put(uid, claimed)
-        self._keep(nodes, awaited, 1)
+        self._keep(claimed.allotment.nodes, self._claims.put(uid, claimed), 1)
 
     def unclaim(self, uid: str) -> Claimed | None:
         """Give back what a gang claims and return it; None for one that claims nothing."""
         known = self._claims.claims.get(uid)
         if known is not None:
-            nodes, unawaited = self._claims.drop(uid)
-            self._keep(nodes, unawaited, -1)
+            self._keep(known.allotment.nodes, self._claims.drop(uid), -1)
         return known
 
     def has_left(self, gang: str) -> None:
         """Stop awaiting a gang in any claim: what it holds from now on it keeps."""
-        if gang in self._claims.awaited:
-            self._claims.has_left(gang)
-            self._keep(set(), [gang], -1)
+        if gang in self._claims.whole.awaited:
+            self._keep(set(), self._claims.has_left(gang), -1)
 
     def claimants(self) -> list[str]:
         """Return the uids of the gangs for which room is kept."""
@@ -287,7 +284,7 @@ class Capacity:
         return known is not None and all(
             node in self.nodes
             and known.allotment.shapes[name].admits(self.nodes[node])
-            and self._claims.enough(node, self.free[node])
+            and self._claims.enough(known, node, self.spare(node))
             for name, places in known.allotment.places.items()
             for node in places
         )
@@ -306,12 +303,15 @@ class Capacity:
         """Return what is kept free on a node for claims."""
         return self._withheld.get(node, {})
 
-    def _keep(self, nodes: set[str], gangs: Iterable[str], sign: int) -> None:
+    def _keep(self, nodes: Iterable[str], gangs: Mapping[str, Iterable[Weighed]], sign: int) -> None:
         """Have kept on nodes what is claimed there, now that ``gangs`` are awaited, or no longer are."""
-        for node, requests, count in self._going(gangs):
-            self._claims.leaves(node, requests, sign * count)
-            nodes.add(node)
-        for node in sorted(nodes):
+        changed = set(nodes)
+        for gang, sides in gangs.items():
+            for node, requests, count in self._going((gang,)):
+                for side in sides:
+                    side.leaves(node, requests, sign * count)
+                changed.add(node)
+        for node in sorted(changed):
             self._withhold(node)
 
     def _withhold(self, node: str) -> None:
@@ -446,11 +446,13 @@ class Capacity:
         gone, and no claim had it.
         """
         whole = [gang for gang in dict.fromkeys(gangs) if self.held(gang)]
-        if len(whole) == 1 and whole[0] not in self._claims.awaited:
+        claims = self._claims
+        if len(whole) == 1 and whole[0] not in claims.whole.awaited:
             return self.held(whole[0])
         more = self._together(whole)
-        for node, gone in self._together([gang for gang in whole if gang in self._claims.awaited]).items():
-            now, then = self._claims.withheld(node), self._claims.withheld(node, gone)
+        firm = self._together([gang for gang in whole if gang in claims.firm.awaited])
+        for node, gone in self._together([gang for gang in whole if gang in claims.whole.awaited]).items():
+            now, then = claims.withheld(node), claims.withheld(node, firm.get(node, {}), gone)
             for name, amount in then.items():
                 more[node][name] = more[node].get(name, 0) - amount + now.get(name, 0)
         return more

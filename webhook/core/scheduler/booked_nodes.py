@@ -173,9 +173,8 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
     places = state.decider.places(gang, counts, flavors, [uid for each in ends for uid in each.uids])
     if places is None or isinstance(places, Misplaced):
         return None
-    used = {node for of_set in places.places.values() for node in of_set}
-    awaited = [each for each in ends if used & nodes.held_by(each.uids).keys()]
-    claimed = Claimed(places, {uid for each in awaited for uid in each.uids})
+    awaited = [each for each in ends if places.nodes & nodes.held_by(each.uids).keys()]
+    claimed = Claimed(places, {uid for each in awaited for uid in each.uids}, booked=True)
     return claimed, tuple(each.uid for each in awaited)
 
 
