@@ -435,6 +435,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "N",
+        "what leaves for a claim is kept for it, whoever else is booked to end there",
+        "webhook/core/nodes/claimed.py",
+        "        return (self.whole,) if claimed.booked else (self.firm, self.whole)\n",
+        "        return (self.whole,)\n",
+        f"{UNIT}/core/nodes",
+    ),
+    Mutant(
+        "N",
         "a running gang grows no further than the nodes hold",
         "webhook/core/scheduler/growth.py",
         "            and not isinstance(self.places(old, larger), Misplaced)\n",
