@@ -324,8 +324,10 @@ class Hub:
         await self._own_jobs_read()
         verdicts, apart, cluster = [], set(), await member.cluster()
         expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
-        for kind in self.kinds.values():
-            for found in await member.copies(kind, self.fleet.uid):
+        kinds = [*self.kinds.values()]
+        listed = await asyncio.gather(*(member.copies(kind, self.fleet.uid) for kind in kinds))
+        for kind, copies in zip(kinds, listed, strict=True):
+            for found in copies:
                 copy = copy_read(kind, found)
                 namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
                 which = (kind.key, namespace, name)

@@ -83,3 +83,23 @@ async def test_a_copy_that_goes_from_a_member_whose_watches_say_nothing_is_misse
         await world.until(gone)
         async with asyncio.timeout(25):
             await runs_in(world, 3)
+
+
+async def test_a_member_that_answers_slowly_is_asked_for_copies_of_all_kinds_at_once() -> None:
+    async with fleet("a", starts=False) as world:
+        world.start()
+        asked, answers_after = world.links["a"].request, 0.5
+
+        async def slow(method: str, path: str, **how: Any) -> bytes:
+            await asyncio.sleep(answers_after)
+            return await asked(method, path, **how)
+
+        world.links["a"].request = slow  # type: ignore[method-assign]
+        began = asyncio.get_running_loop().time()
+
+        async def swept() -> bool:
+            return not world.running_hub.fleet.unswept
+
+        await world.until(swept)
+        kinds = len(world.running_hub.kinds)
+        assert asyncio.get_running_loop().time() - began < kinds * answers_after

@@ -174,19 +174,21 @@ class Member:
 
     async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
         """Return whether one piece of evidence says that the copy of ``dispatch`` is gone. Raises NoAnswer."""
-        if await self.cluster() != dispatch.cluster:
-            return False
-        uid = dispatch.copy_uid
+        path, uid = object_path(kind, namespace, name), dispatch.copy_uid
         match evidence:
             case Evidence.COPY:
-                found = await self._get(object_path(kind, namespace, name))
-                return found is None or paths.find(found, ("metadata", "uid")) != uid
+                cluster, found = await asyncio.gather(self.cluster(), self._get(path))
+                gone = found is None or paths.find(found, ("metadata", "uid")) != uid
             case Evidence.RESERVATION:
-                ledger = await self._ledger()
-                return ledger is not None and ledger.stands and uid not in ledger.entries
+                cluster, ledger = await asyncio.gather(self.cluster(), self._ledger())
+                gone = ledger is not None and ledger.stands and uid not in ledger.entries
             case Evidence.PODS | Evidence.COMPLETE:
-                query = {"labelSelector": f"{names.GANG_LABEL}={uid}"}
-                return await self._list(f"/api/v1/namespaces/{namespace}/pods", query) == []
+                pods = self._list(
+                    f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"}
+                )
+                cluster, left = await asyncio.gather(self.cluster(), pods)
+                gone = left == []
+        return gone and cluster == dispatch.cluster
 
     async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
         """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
