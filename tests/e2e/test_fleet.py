@@ -7,10 +7,12 @@ import pytest
 import yaml
 
 from tests.e2e import objects, queues
+from tests.e2e.configuring import configured
 from tests.e2e.controlplane.fleet import HUB, MEMBERS, NAMESPACE, FleetClusters, log_rights, multikueue_set_up, set_up
 from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.controlplane.install import ROOT
-from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
+from tests.e2e.facts import told
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
 from webhook.core.model import names
 from webhook.fleet.credentials.account import ACCOUNT
 
@@ -96,8 +98,8 @@ def test_multikueues_manifests_are_active_three_times_and_a_job_of_their_queue_r
     )
     wait_until(lambda: condition(hub.get("job", "sample"), "Complete") == "True", 60, what="it ends")
     placed = "ScheduleBindingSucceed"
-    told = [each["message"] for each in hub.items("events") if each["reason"] == placed]
-    assert told == ["Binding has been scheduled successfully. Result: {multikueue-test-worker1:0,[{main 2}]}"]
+    results = [each["message"] for each in hub.items("events") if each["reason"] == placed]
+    assert results == ["Binding has been scheduled successfully. Result: {multikueue-test-worker1:0,[{main 2}]}"]
     wait_until(lambda: not hub.get("job", "sample")["metadata"].get("finalizers"), 60, what="let go")
     hub.delete("job", "sample")
     world.shell("kubectl delete -f examples/fleet/multikueue.yaml")
@@ -225,6 +227,44 @@ def test_a_hub_gives_its_own_quota_to_one_job_after_another(world: FleetClusters
     world.hub.delete("job", "then")
     wait_until(lambda: not queues.entries(world.hub), 60, what="the hub's quota is free")
     queues.set_gpus(world.hub, 8)
+
+
+@pytest.mark.parametrize(("strategy", "passes"), [("StrictFIFO", False), ("BestEffortFIFO", True)])
+def test_a_queue_of_the_hub_lets_small_jobs_pass_its_head_unless_it_blocks(
+    world: FleetClusters, strategy: str, passes: bool
+) -> None:
+    queue = queues.cluster_queue_of(f"{NAMESPACE}-{queues.QUEUE}", 4)
+    queue["spec"]["queueingStrategy"] = strategy
+    world.hub.apply(queue)
+    submit(world, "holds", 2, runtime="600s")
+    wait_until(lambda: pods_of(world, "holds"), 90, what="the first runs")
+    submit(world, "head", 4)
+    wait_until(lambda: told(world.hub, "head", "Queued"), 30, what="the head waits")
+    submit(world, "small", 2, runtime="600s")
+    if passes:
+        wait_until(lambda: pods_of(world, "small"), 90, what="the small one passes")
+    else:
+        wait_until(lambda: told(world.hub, "small", "Queued"), 30, what="the small one waits")
+        stays(lambda: not pods_of(world, "small"), 5, "behind the head")
+    assert not pods_of(world, "head")
+    for name in ("head", "small", "holds"):
+        world.hub.delete("job", name)
+    wait_until(lambda: not queues.entries(world.hub), 60, what="the hub's quota is free")
+    queues.set_gpus(world.hub, 8)
+
+
+def test_a_gang_that_no_member_takes_gives_its_slot_to_the_next_and_is_queued_again(world: FleetClusters) -> None:
+    with configured(world.installations[HUB], world.hub, start={"timeout_seconds": 15}):
+        submit(world, "large", 6)
+        wait_until(lambda: [each.name for each in queues.entries(world.hub)] == ["large"], 60, what="it has a slot")
+        submit(world, "next", 4, runtime="600s")
+        wait_until(lambda: pods_of(world, "next"), 120, what="the next runs")
+        assert not pods_of(world, "large")
+        large = world.hub.get("job", "large")
+        assert large["spec"]["suspend"], "it waits again"
+        for name in ("next", "large"):
+            world.hub.delete("job", name)
+        wait_until(lambda: not queues.entries(world.hub), 60, what="the hub's quota is free")
 
 
 @pytest.mark.parametrize("act", REFUSED)
