@@ -103,7 +103,7 @@ FLEET_MUTANTS: Final = (
         "P4",
         "a copy that a late permit may reach is swept",
         f"{FLEET}/strays.py",
-        "Verdict.KEEP if current and complete else Verdict.SWEEP",
+        "Verdict.KEEP if current and swept else Verdict.SWEEP",
         "Verdict.KEEP",
         FLEET_TESTS,
     ),

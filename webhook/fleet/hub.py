@@ -381,7 +381,8 @@ class Hub:
         namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
         job = FleetJob(self.fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
-        verdict = strays.verdict(copy, cluster, dispatch, complete=self.fleet.complete)
+        swept = member.name not in self.fleet.unswept
+        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=self.fleet.complete)
         if verdict is Verdict.WAIT and dispatch is not None and await self._runs_as_written(kind, job, dispatch):
             verdict = Verdict.END
         if verdict in (Verdict.SWEEP, Verdict.END):

@@ -32,12 +32,12 @@ def cut(link: Api) -> None:
 
 
 @asynccontextmanager
-async def second_process(world: Fleet, *, cut_from: str = "") -> AsyncIterator[None]:
-    """Run another process of the hub, which does not reach this member."""
+async def second_process(world: Fleet, *, cut_from: str = "", after_seconds: float = 10) -> AsyncIterator[None]:
+    """Run another process of the hub, which does not reach this member any more after so long."""
     links: dict[str, Api] = {name: side.cluster.api(HUB_ACCOUNT) for name, side in world.members.items()}
     other = Hub(world.hub.cluster.api(HUB_ACCOUNT), links, KINDS, clock=LoopClock(), rng=Random(5))
     running = asyncio.create_task(other.run())
-    await asyncio.sleep(10)
+    await asyncio.sleep(after_seconds)
     if cut_from:
         cut(links[cut_from])
     try:
@@ -87,3 +87,22 @@ async def test_they_do_not_pass_an_offer_to_and_fro_that_either_cannot_follow() 
         await asyncio.sleep(LONG_SECONDS)
         assert written, "it is offered"
         assert len(written) <= 1 + LONG_SECONDS / UNSEEN_SECONDS, written
+
+
+async def test_one_that_starts_and_does_not_reach_a_member_leaves_the_others_offers_in_the_rest_alone() -> None:
+    async with fleet("a", "b") as world:
+        await filled(world)
+        taken = plain_job("waits")
+        taken["spec"] = {"suspend": True, **taken["spec"]}
+        del taken["spec"]["managedBy"], taken["metadata"]["labels"]
+        await world.members["b"].cluster.create(taken)
+        async with second_process(world, cut_from="b", after_seconds=0):
+            await asyncio.sleep(10)
+            await world.hub.cluster.create(plain_job("waits"))
+            copies = set()
+            for _ in range(60):
+                await asyncio.sleep(0.5)
+                found = await world.members["a"].get("Job", "waits")
+                copies |= {found["metadata"]["uid"]} if found else set()
+        # The first one may only have room that is free; the next may stop others for it.
+        assert len(copies) <= 2

@@ -26,10 +26,11 @@ class Verdict(StrEnum):
     """It has a permit that was taken back, in a member that was set back: delete it by its uid."""
 
 
-def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, complete: bool) -> Verdict:
+def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool, complete: bool) -> Verdict:
     """Return what becomes of ``copy``, of this hub, in the member whose kube-system has the uid ``cluster``.
 
-    ``dispatch`` is of its gang; None when the hub has no such job. ``complete`` as for ``steps.next_step``.
+    ``dispatch`` is of its gang; None when the hub has no such job. ``swept``: this member was, since the record was set
+    back, so no permit of an earlier time is on its way to an offered copy. ``complete`` as for ``steps.next_step``.
     """
     if copy.deleting and (dispatch is None or not copy.permitted):
         return Verdict.KEEP
@@ -39,7 +40,7 @@ def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, complete: bo
         return Verdict.KEEP
     if not copy.permitted:
         current = dispatch.phase is Phase.OFFERED and (dispatch.cluster, dispatch.offer) == (cluster, copy.offer)
-        return Verdict.KEEP if current and complete else Verdict.SWEEP
+        return Verdict.KEEP if current and swept else Verdict.SWEEP
     if not dispatch.holds:
         return Verdict.ADOPT
     return Verdict.END if complete else Verdict.WAIT

@@ -60,7 +60,7 @@ def test_a_copy_that_was_given_up_is_permitted_no_more() -> None:
     sight = Sight("cluster-a", True, GIVEN_UP, reserved=True)
     assert next_step(WISH, GRANTED, sight, moves=False, complete=True) is Step.RECALL
     assert next_step(WISH, OFFERED, sight, moves=False, complete=True) is Step.SWEEP
-    assert verdict(GIVEN_UP, "cluster-a", GRANTED, complete=True) is Verdict.KEEP
+    assert verdict(GIVEN_UP, "cluster-a", GRANTED, swept=True, complete=True) is Verdict.KEEP
     for elsewhere in (NOWHERE, OFFERED.offered(3, "b", "cluster-b"), replace(GRANTED, copy_uid="another")):
-        assert verdict(GIVEN_UP, "cluster-a", elsewhere, complete=True) is Verdict.SWEEP
+        assert verdict(GIVEN_UP, "cluster-a", elsewhere, swept=True, complete=True) is Verdict.SWEEP
     assert GRANTED.lost("silent").phase is Phase.NOWHERE

@@ -265,7 +265,8 @@ class World:
             if not is_copy(known.wish, copy):
                 continue
             dispatch = known.dispatch if copy.job == known.uid else None
-            verdict = strays.verdict(copy, there.cluster, dispatch, complete=not self.unswept)
+            swept, complete = name not in self.unswept, not self.unswept
+            verdict = strays.verdict(copy, there.cluster, dispatch, swept=swept, complete=complete)
             verdicts.append(verdict)
             self.counts[verdict] = self.counts.get(verdict, 0) + 1
             if verdict is Verdict.SWEEP:
