@@ -209,7 +209,7 @@ class Engine:
 
     def next_wake(self, now: float) -> float | None:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
-        if self.state.counts_on or (self.state.nodes is not None and self.state.nodes.has_due):
+        if self.state.draining or self.state.counts_on or (self.state.nodes is not None and self.state.nodes.has_due):
             return now
         decayed = self.state.usage.decayed
         times = (self.state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())

@@ -77,6 +77,8 @@ class State:
     """Uids of jobs that can be neither stopped nor started now, whatever is decided."""
     undrained: bool = True
     """A queue may have started to drain."""
+    draining: bool = False
+    """More are to be stopped for that than the last cycle stopped."""
     stirred: bool = True
     """Something changed that a claim may have waited for."""
 
@@ -451,7 +453,7 @@ class State:
         twin.asked_next, twin.looks_owed = self.asked_next, self.looks_owed
         twin.now, twin.usage.decayed = self.now, None if self.usage.decayed is None else self.usage.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
-        twin.undrained, twin.stirred = self.undrained, self.stirred
+        twin.undrained, twin.draining, twin.stirred = self.undrained, self.draining, self.stirred
         twin.guard.watched = dict(self.guard.watched)
         twin.backfill.booked, twin.backfill.turns = dict(self.backfill.booked), dict(self.backfill.turns)
         twin.backfill.put_off, twin.backfill.recalled = dict(self.backfill.put_off), dict(self.backfill.recalled)

@@ -10,6 +10,7 @@ from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import LabelSelector, LocalQueue, Preemption, PreemptionPolicy, StopPolicy, Strategy
 from webhook.core.model.reasons import Code
 from webhook.core.quota.fence import Fence
+from webhook.core.scheduler import cycle
 from webhook.core.scheduler.plan import Stopped
 
 STRICT = Strategy.STRICT_FIFO
@@ -306,6 +307,16 @@ def test_a_queue_drains_in_one_order_however_its_gangs_were_told() -> None:
 
     names = ["3", "1", "4", "2"]
     assert drained(*names) == drained(*reversed(names)) == sorted(names)
+
+
+def test_a_large_queue_drains_over_several_cycles_which_follow_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "DRAINED_MAX", 2)
+    world = World(queue("a", 5)).submit(*(gang(str(number), "a") for number in range(5)))
+    assert len(world.cycle()) == 5
+    world.set_policy(queue("a", 5, stop_policy=StopPolicy.HOLD_AND_DRAIN))
+    for stopped, due in (["0", "1"], 7.0), (["2", "3"], 7.0), (["4"], None), ([], None):
+        assert [each.uid for each in world.plan().stopped] == stopped
+        assert world.engine.next_wake(7.0) == due
 
 
 def test_stopped_queues_admit_nothing_and_drain_when_told() -> None:
