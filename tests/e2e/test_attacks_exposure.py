@@ -4,11 +4,13 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.cluster import REVIEWER, Cluster
 from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.controlplane.pki import Authority
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.objects import job, jobset, pod_template, pytorchjob
 from tests.e2e.queues import QUEUE, give_queue, reservations
@@ -16,12 +18,14 @@ from tests.e2e.queues import QUEUE, give_queue, reservations
 pytestmark = [pytest.mark.own_cluster, pytest.mark.usefixtures("tutti")]
 
 
-def post(tutti: Installation, *, as_reviewer: bool, headers: dict[str, str] | None = None) -> int:
+def post(
+    tutti: Installation, certificate: tuple[Path, Path] | None = None, headers: dict[str, str] | None = None
+) -> int:
     """Post a review to the port, and return the status."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if as_reviewer:
-        context.load_cert_chain(*tutti.cluster.reviewer)
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "forged"}}
     address = f"https://127.0.0.1:{tutti.webhook_port}/validate/pods?timeout=3s"
     sent = {"Content-Type": "application/json", **(headers or {})}
@@ -35,13 +39,23 @@ def post(tutti: Installation, *, as_reviewer: bool, headers: dict[str, str] | No
 
 
 def test_a_review_that_the_api_server_did_not_send_is_not_answered(tutti: Installation) -> None:
-    assert post(tutti, as_reviewer=False) == 401
-    assert post(tutti, as_reviewer=True) == 200
+    assert post(tutti) == 401
+    assert post(tutti, tutti.cluster.reviewer) == 200
+
+
+def test_a_certificate_of_another_name_or_authority_is_not_believed(tutti: Installation, tmp_path: Path) -> None:
+    cluster = tutti.cluster
+    for name in ("kube-apiserver-2", "kube", "front-proxy-client"):
+        assert post(tutti, cluster.reviewers_authority.client(name).write(tmp_path, name)) == 401
+    for number, authority in enumerate((Authority("tutti-reviewers-ca"), cluster.authority)):
+        # By TLS 1.3 a caller learns after the handshake that it has failed.
+        with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)):
+            post(tutti, authority.client(REVIEWER).write(tmp_path, f"false-{number}"))
 
 
 def test_nobody_but_a_replica_passes_a_review_on(tutti: Installation) -> None:
-    for reviewer in (False, True):
-        assert post(tutti, as_reviewer=reviewer, headers={"Tutti-Hop": "tutti-webhook-0"}) == 403
+    for certificate in (None, tutti.cluster.reviewer):
+        assert post(tutti, certificate, headers={"Tutti-Hop": "tutti-webhook-0"}) == 403
 
 
 @pytest.fixture

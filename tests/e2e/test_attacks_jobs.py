@@ -72,11 +72,19 @@ def test_a_job_without_a_queue_does_not_take_the_places_of_a_gang_that_shrank(ow
 def test_what_cannot_wait_does_not_bear_a_gangs_label(owner: Kubectl, admin: Kubectl) -> None:
     uid = running_gang(owner, admin)
     squatting = {GANG: uid, "tutti.dev/pod-set": "main"}
-    assert OURS in refused_create(owner, deployment("squat", 1, pod_template(labels=squatting)))
-    owner.create(deployment("squat", 0, pod_template()))
-    assert OURS in refused_patch(
-        owner, "deployment", "squat", {"spec": {"template": {"metadata": {"labels": squatting}}}}
-    )
+    for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"):
+        made, clean = (deployment("squat", 0, pod_template(labels=labels)) for labels in (squatting, {}))
+        for each in (made, clean):
+            each["kind"] = kind
+            if kind == "DaemonSet":
+                del each["spec"]["replicas"]
+                each["spec"]["template"]["spec"]["nodeSelector"] = {"no": "node"}
+            elif kind == "StatefulSet":
+                each["spec"]["serviceName"] = "squat"
+        assert OURS in refused_create(owner, made)
+        owner.create(clean)
+        labelled = {"spec": {"template": {"metadata": {"labels": squatting}}}}
+        assert OURS in refused_patch(owner, kind.lower(), "squat", labelled)
     cron = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": pod_template(labels=squatting)}}}
     assert OURS in refused_create(
         owner, {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "squat"}, "spec": cron}

@@ -67,7 +67,7 @@ class Cluster:
         self.logs.mkdir()
         self.authority = Authority("tutti-cluster-ca")
         self._front_proxy = Authority("tutti-front-proxy-ca")
-        self._reviewers = Authority("tutti-reviewers-ca")
+        self.reviewers_authority = Authority("tutti-reviewers-ca")
         self.server = f"https://127.0.0.1:{self.ports.take()}"
         self.kubeconfig = self.directory / "admin.kubeconfig"
         self.api = self._prepare_keys()
@@ -194,8 +194,8 @@ class Cluster:
         self.authority.leaf.write(keys, "ca")
         self._front_proxy.leaf.write(keys, "front-proxy-ca")
         self._front_proxy.client("front-proxy-client").write(keys, "front-proxy-client")
-        self._reviewers.leaf.write(keys, "reviewers-ca")
-        reviewer = self._reviewers.client(REVIEWER)
+        self.reviewers_authority.leaf.write(keys, "reviewers-ca")
+        reviewer = self.reviewers_authority.client(REVIEWER)
         self.reviewer = reviewer.write(keys, "reviewer")
         kubeconfig.write_admission(keys / "admission.yaml", *self.reviewer)
         self.authority.serving("kube-apiserver", hosts).write(keys, "apiserver")
