@@ -23,6 +23,7 @@ from webhook.controllers.ledger import filing
 from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
 from webhook.controllers.ledger.leased_writer import LeasedWriter, all_settled
 from webhook.controllers.ledger.stored import Kept, Stored
+from webhook.core.ledger import beside
 from webhook.core.ledger import pages as ledger_pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.bounds import entry_bytes
@@ -71,6 +72,8 @@ class LedgerKeeper(LeasedWriter):
         """What was found instead of a ledger when this leadership began, to be kept for people to look at."""
         self.missing = False
         """There was no ledger at all when we began to lead."""
+        self._asked_claims: Mapping[str, Claim] | None = None
+        """What was to be written of claims last."""
         self.written_bytes = 0
         """How large the objects were that the last commit wrote."""
 
@@ -82,6 +85,12 @@ class LedgerKeeper(LeasedWriter):
     def bytes_in(self, namespace: str) -> int:
         """Return what all entries of a namespace take."""
         return self._layout.bytes_in[namespace]
+
+    @property
+    def claims(self) -> Mapping[str, Claim]:
+        """All that stand as of the last write, those that found no room in it included."""
+        stored = {} if self.ledger is None else self.ledger.claims
+        return stored if self._asked_claims is None else self._asked_claims
 
     @property
     def paged(self) -> bool:
@@ -302,6 +311,7 @@ class LedgerKeeper(LeasedWriter):
             if each.keys() - {INDEX}:
                 await self._renewing(self._write(page, uids, ledger) for page, uids in each.items() if page != INDEX)
         self._remember(ledger)
+        self._asked_claims = self._asked_claims if claims is None else claims
         for name in emptied:
             await self._delete_emptied(name)
         return ledger
@@ -332,22 +342,16 @@ class LedgerKeeper(LeasedWriter):
         self, before: Ledger, ledger: Ledger, changes: Mapping[str, Mapping[str, Change]]
     ) -> tuple[Ledger, dict[str, str | None]]:
         """Return the ledger as it can be written, and what the index says new beside its entries."""
-        texts: dict[str, str | None] = {}
-        if ledger.claims != before.claims:
-            texts[ledger_text.CLAIMS] = ledger_text.encode_claims(ledger.claims) if ledger.claims else None
-        if ledger.bookings != before.bookings:
-            texts[ledger_text.BOOKINGS] = ledger_text.encode_bookings(ledger.bookings) if ledger.bookings else None
+        entries = {uid: filing.text_of(change.after) for uid, change in changes.get(INDEX, {}).items()}
         if ledger.pages != before.pages:
-            texts[ledger_text.PAGES] = ledger_text.encode_pages(ledger.pages) if ledger.pages else None
-        if ledger.claims or ledger.bookings:
-            entries = {uid: filing.text_of(change.after) for uid, change in changes.get(INDEX, {}).items()}
-            data = self._index.data | {key: text or "" for key, text in (entries | texts).items()}
-            if ledger_text.size_bytes(data) + 200 > ledger_text.BYTES_MAX:
-                # A new leader works them out again; an entry that cannot be written would stop everything.
-                log.warning("ledger.claims_left_out", claims=len(ledger.claims), bookings=len(ledger.bookings))
-                texts |= {ledger_text.CLAIMS: None, ledger_text.BOOKINGS: None}
-                ledger = replace(ledger, claims={}, bookings={})
-        return ledger, texts
+            entries[ledger_text.PAGES] = ledger_text.encode_pages(ledger.pages) if ledger.pages else None
+        stored, texts = beside.written(before, ledger, self._index.data, entries)
+        if stored is not ledger:
+            left = len(ledger.claims) - len(stored.claims), len(ledger.bookings) - len(stored.bookings)
+            log.warning("ledger.claims_left_out", claims=left[0], bookings=left[1])
+        if ledger.pages != before.pages:
+            texts[ledger_text.PAGES] = entries[ledger_text.PAGES]
+        return stored, texts
 
     async def _write(
         self, page: str, uids: Iterable[str], ledger: Ledger, texts: Mapping[str, str | None] | None = None
@@ -463,6 +467,7 @@ class LedgerKeeper(LeasedWriter):
         self._pages, parts = pages, {INDEX: index, **decoded}
         self._layout, self._witness = self._laid_out(parts), Witness(parts)
         self._remember(replace(ledger, pages=index.pages))
+        self._asked_claims = None
 
     async def _spread(self, ledger: Ledger) -> tuple[Ledger, dict[str, Kept]]:
         """Write all but what the index takes on new pages; return the index, and the pages."""

@@ -215,7 +215,7 @@ class Reconciler:
             epoch = self._keeper.ledger.epoch
             self._take_plan(self.engine.cycle(now, self._view.fences, epoch, most=self._room.most), batch, now)
         claims = self.engine.claims()
-        changed = batch.put or batch.drop or claims != self._keeper.ledger.claims
+        changed = batch.put or batch.drop or claims != self._keeper.claims
         # That a gang runs without an entry is believed of the ledger as it is stored, not as it is remembered.
         changed = changed or any(effect.name == Step.SUSPEND for effect in batch.effects.values())
         if changed or batch.starts or batch.lifts or self._keeper.renew_due:

@@ -1,3 +1,3 @@
 """The ledger: what was admitted (``record``), its form as the data of ConfigMaps (``text``), which of them holds what
-(``pages``), and how large an entry may be (``bounds``).
+(``pages``), how large an entry may be (``bounds``), and what of claims and bookings fits beside entries (``beside``).
 """

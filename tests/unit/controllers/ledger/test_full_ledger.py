@@ -20,7 +20,9 @@ from webhook.core.ledger import bounds, pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.model.reasons import Code
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.objects import validation
+from webhook.laboratory.simulated.requests.router import Answer, Request
 
 pytestmark = pytest.mark.virtual_time
 BYTES_MAX = 8_000
@@ -41,9 +43,11 @@ def _small_config_maps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def furnished(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[SimulatedCluster]:
+async def furnished(
+    *jobs: dict[str, Any], cpu: int = 1000, pace: Pace | None = None
+) -> AsyncIterator[SimulatedCluster]:
     """Yield a cluster with room for everybody, in which there are these jobs."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a"), pace=pace) as cluster:
         policy: tuple[dict[str, Any], ...] = deepcopy(POLICY)
         for item in policy:
             if item["kind"] == "ClusterQueue":
@@ -69,9 +73,11 @@ async def leader(cluster: SimulatedCluster, identity: str = "me") -> AsyncIterat
 
 
 @asynccontextmanager
-async def led(*jobs: dict[str, Any], cpu: int = 1000) -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
+async def led(
+    *jobs: dict[str, Any], cpu: int = 1000, pace: Pace | None = None
+) -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
     """Yield a cluster with room for everybody, in which these jobs were before there was a leader."""
-    async with furnished(*jobs, cpu=cpu) as cluster, leader(cluster) as parts:
+    async with furnished(*jobs, cpu=cpu, pace=pace) as cluster, leader(cluster) as parts:
         yield cluster, parts
 
 
@@ -183,3 +189,32 @@ async def test_claims_that_would_overfill_the_ledger_are_left_out_of_it_and_take
         assert held == {each["metadata"]["name"] for each in later}
         await asyncio.sleep(300)
         assert await finished(cluster) == 40
+
+
+async def test_claims_that_were_left_out_are_not_tried_again_at_each_look() -> None:
+    """Here those who make room take an hour to go."""
+    first = [job(number) for number in range(20)]
+    for each in first:
+        each["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3600
+    async with led(*first, cpu=20, pace=Pace(pod_stop_seconds=3600)) as (cluster, parts):
+        await asyncio.sleep(10)
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+        await cluster.create({**high, "value": 1000})
+        for number in range(20, 40):
+            made = job(number)
+            made["spec"]["template"]["spec"]["priorityClassName"] = "high"
+            await cluster.create(made)
+        await asyncio.sleep(10)
+        stored = parts.view.ledger.claims
+        assert 0 < len(stored) < 20, "as many as fit"
+        written, handle = list[bytes](), cluster.router.handle
+
+        async def counted(request: Request) -> Answer:
+            if request.method == "PATCH" and request.path == LEDGER and b'"claims"' in request.body:
+                written.append(request.body)
+            return await handle(request)
+
+        cluster.router.handle = counted  # type: ignore[method-assign]
+        await asyncio.sleep(15)
+        assert not written
+        assert parts.view.ledger.claims == stored

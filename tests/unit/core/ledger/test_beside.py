@@ -1,0 +1,50 @@
+"""Claims and bookings are written as far as there is room, and nobody's are left out for another's sake."""
+
+from dataclasses import replace
+
+import pytest
+
+from webhook.core.ledger import beside, text
+from webhook.core.ledger.record import Booked, Claim, Ledger, reserve
+from webhook.core.model.gang import Gang, PodPrice, PodSet
+
+BYTES_MAX = 8_000
+
+
+@pytest.fixture(autouse=True)
+def _small_config_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "BYTES_MAX", BYTES_MAX)
+
+
+def claims(namespace: str, count: int) -> dict[str, Claim]:
+    made = {}
+    for number in range(count):
+        uid = f"{namespace}-{number:03}"
+        gang = Gang(uid, "Job.batch", namespace, uid, "q", (PodSet("main", 2, PodPrice({"cpu": 1000})),))
+        made[uid] = Claim(reserve(gang, "q", {"main": 2}, {}, epoch=1, now_seconds=0), ("victim",))
+    return made
+
+
+def test_the_claims_of_who_has_most_are_left_out_first() -> None:
+    ledger = Ledger(1, 1, {}, claims("greedy", 200) | claims("modest", 2), {"head": Booked("q", 1)})
+    stored, texts = beside.written(Ledger(1, 0), ledger, {"a": "x" * 1_000}, {"b": "y" * 1_000, "a": None})
+    assert {uid for uid in stored.claims if uid.startswith("modest")} == {"modest-000", "modest-001"}
+    assert stored.bookings == ledger.bookings
+    written = {"b": "y" * 1_000} | {key: value for key, value in texts.items() if value is not None}
+    size = text.size_bytes(written) + beside.META_BYTES
+    assert BYTES_MAX - 400 < size <= BYTES_MAX, "as many as there is room for"
+
+
+def test_what_was_left_out_before_is_no_reason_to_write_again() -> None:
+    ledger = Ledger(1, 1, {}, claims("greedy", 200))
+    stored, texts = beside.written(Ledger(1, 0), ledger, {}, {})
+    assert texts.keys() == {text.CLAIMS}
+    again, more = beside.written(stored, replace(ledger, seq=2), {text.CLAIMS: texts[text.CLAIMS] or ""}, {})
+    assert (again.claims, more) == (stored.claims, {})
+
+
+def test_bookings_that_do_not_fit_leave_the_room_to_claims() -> None:
+    bookings = {f"head-{number}": Booked("q" * 200, number) for number in range(100)}
+    stored, texts = beside.written(Ledger(1, 0), Ledger(1, 1, {}, claims("team", 3), bookings), {}, {})
+    assert (len(stored.claims), stored.bookings) == (3, {})
+    assert texts.keys() == {text.CLAIMS}

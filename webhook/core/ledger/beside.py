@@ -1,0 +1,73 @@
+"""What of claims and bookings finds room in the index beside its entries.
+
+Neither may keep an entry from being written, and a new leader works out again what is left out. Which of them that is
+depends on whose they are: who asks for much loses some of it before anybody else does.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from webhook.core.ledger import text
+from webhook.core.ledger.record import Booked, Claim, Ledger
+
+META_BYTES: Final = 200
+"""More than ``meta`` takes."""
+Texts = dict[str, str | None]
+"""Key to what is written there; None removes it."""
+
+
+def written(
+    before: Ledger, ledger: Ledger, index: Mapping[str, str], changes: Mapping[str, str | None]
+) -> tuple[Ledger, Texts]:
+    """Return ``ledger`` with the claims and bookings that fit, and what is new of both.
+
+    ``index`` is what the object holds now, ``changes`` what is written of it beside claims and bookings.
+    """
+    texts = _texts(before, ledger)
+    if not (ledger.claims or ledger.bookings):
+        return ledger, texts
+    data = {key: value for key, value in {**index, **changes, **texts}.items() if value is not None}
+    over = text.size_bytes(data) + META_BYTES - text.BYTES_MAX
+    if over <= 0:
+        return ledger, texts
+    room_bytes = sum(len(data.get(key, "").encode()) for key in (text.CLAIMS, text.BOOKINGS)) - over
+    claims, bookings = fitting(ledger.claims, ledger.bookings, room_bytes)
+    ledger = replace(ledger, claims=claims, bookings=bookings)
+    return ledger, _texts(before, ledger)
+
+
+def _texts(before: Ledger, ledger: Ledger) -> Texts:
+    texts: Texts = {}
+    if ledger.claims != before.claims:
+        texts[text.CLAIMS] = text.encode_claims(ledger.claims) if ledger.claims else None
+    if ledger.bookings != before.bookings:
+        texts[text.BOOKINGS] = text.encode_bookings(ledger.bookings) if ledger.bookings else None
+    return texts
+
+
+def fitting(
+    claims: Mapping[str, Claim], bookings: Mapping[str, Booked], room_bytes: int
+) -> tuple[dict[str, Claim], dict[str, Booked]]:
+    """Return those that fit ``room_bytes``.
+
+    Bookings are short and as many as there are queues: they come first. The namespace whose claims are longest
+    together loses the longest of them, as often as it takes.
+    """
+    left = room_bytes - len(text.encode_bookings(bookings))
+    if left < 0:
+        bookings, left = {}, room_bytes
+    sizes = {uid: len(text.encode_claims({uid: claim}).encode()) for uid, claim in claims.items()}
+    kept: dict[str, list[str]] = {}
+    for uid in sorted(sizes, key=lambda uid: (sizes[uid], uid)):
+        kept.setdefault(claims[uid].planned.namespace, []).append(uid)
+    held = Counter({namespace: sum(sizes[uid] for uid in uids) for namespace, uids in kept.items()})
+    total = held.total()
+    while total > left:
+        greediest = max(held, key=lambda namespace: (held[namespace], namespace))
+        size = sizes[kept[greediest].pop()]
+        held[greediest] -= size
+        total -= size
+    stay = {uid for uids in kept.values() for uid in uids}
+    return {uid: claim for uid, claim in claims.items() if uid in stay}, dict(bookings)
