@@ -99,6 +99,8 @@ class Writes:
     failures: int = 0
     rests_until: float = 0.0
     """Loop time before which the job is left alone."""
+    denied_version: int = 0
+    """The job's resourceVersion at which its last write found another version or nothing; 0 where it did not."""
     refusals: int = 0
     """So many in a row."""
     why_refused: str = ""

@@ -237,8 +237,8 @@ class Reconciler:
         for job, pods in batch.lifts.values():
             if lifting := gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors):
                 batch.effects[job.uid] = lifting
-        for uid, effect in batch.effects.items():
-            if not self._effects.resting(uid):
+        for effect in batch.effects.values():
+            if not self._effects.resting(effect.job):
                 self._effects.start(effect)
         self.dirty.add_quiet()
         self.after_cycle()
@@ -419,7 +419,7 @@ class Reconciler:
         ):
             self.dirty.add(uid)
             return
-        if effect.name == Step.START and not isinstance(failure, (Conflict, NotFound)):
+        if effect.name == Step.START and (not isinstance(failure, (Conflict, NotFound)) or self._effects.denied(uid)):
             self._announcer.start_failed(uid, str(failure))
         delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
         asyncio.get_running_loop().call_later(delay, self.dirty.add, uid)

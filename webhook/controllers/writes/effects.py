@@ -105,9 +105,16 @@ class Effects:
         writes = self._writes(uid)
         return writes.why_refused if writes.refusals >= REFUSALS_MEANT else None
 
-    def resting(self, uid: str) -> bool:
+    def resting(self, job: JobRecord) -> bool:
         """Return whether a job is to be left alone after its last failure."""
-        return asyncio.get_running_loop().time() < self._writes(uid).rests_until
+        writes = self._writes(job.uid)
+        news = writes.denied_version not in (0, job.resource_version)
+        return not news and asyncio.get_running_loop().time() < writes.rests_until
+
+    def denied(self, uid: str) -> bool:
+        """Return whether writes of a job are told again and again of another version than all that can be read."""
+        writes = self._writes(uid)
+        return bool(writes.denied_version) and writes.failures >= REFUSALS_MEANT
 
     def retry_delay_seconds(self, uid: str) -> float:
         """Return how long to leave a job alone after its last failure."""
@@ -151,7 +158,7 @@ class Effects:
             failure = await self._patch_job(effect, writes)
         outcome = "stored" if failure is None else type(failure).__name__.lower()
         metrics.EFFECTS.labels(effect.name, outcome).inc()
-        _count(writes, failure)
+        _count(writes, failure, 0 if effect.pods else job.resource_version)
         if failure is not None and not isinstance(failure, (Conflict, NotFound)):
             log.warning("effect.failed", effect=effect.name, job=job.key, kind=job.kind, error=str(failure))
         writes.task = None
@@ -203,16 +210,18 @@ class Effects:
         return Writes() if record is None else record.writes
 
 
-def _count(writes: Writes, failure: ApiError | None) -> None:
-    """Note what became of a write, and how long to leave the job alone after it."""
+def _count(writes: Writes, failure: ApiError | None, version: int) -> None:
+    """Note what became of a write of ``version`` of a job, 0 for its pods, and how long to leave the job alone."""
     writes.open = isinstance(failure, (Conflict, Unavailable))
     refused = isinstance(failure, (Forbidden, Invalid))
     writes.refusals, writes.why_refused = (writes.refusals + 1, str(failure)) if refused else (0, "")
-    if failure is None or isinstance(failure, (Conflict, NotFound)):
-        # Both only mean that our picture is old: the watch brings the new one.
+    behind, before = isinstance(failure, (Conflict, NotFound)), writes.denied_version
+    writes.denied_version = version if behind else 0
+    if failure is None or (behind and not (version and version == before)):
+        # It only means that our picture is old: the watch brings the new one. If it does not, somebody else says so.
         writes.failures, writes.rests_until = 0, 0.0
     else:
-        writes.failures += 1 if isinstance(failure, Unavailable) else 3
+        writes.failures += 3 if not (behind or isinstance(failure, Unavailable)) else 1
         # The timer that ends the rest may fire a hair before its time.
         delay_seconds = _delay_seconds(writes.failures)
         writes.rests_until = asyncio.get_running_loop().time() + 0.9 * delay_seconds

@@ -1,0 +1,87 @@
+"""A start that is answered as if the job were another, or gone, while all that is read says that it is neither."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
+from webhook.assembly import reconciler
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.errors import ApiError, Conflict, NotFound
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+
+
+class Denying:
+    """A connection on which somebody between us and the API server denies what is written to jobs."""
+
+    def __init__(self, api: Any, denial: ApiError) -> None:
+        self._api = api
+        self.denial: ApiError | None = denial
+        self.denied = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    async def request(self, method: str, path: str, **more: Any) -> bytes:
+        if method == "PATCH" and "/jobs/" in path and self.denial is not None:
+            self.denied += 1
+            raise self.denial
+        answer: bytes = await self._api.request(method, path, **more)
+        return answer
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [Conflict(409, "Conflict", "a webhook says no"), NotFound(404, "NotFound", "a webhook knows no such team")],
+    ids=["conflict", "not found"],
+)
+async def test_it_is_told_once_tried_ever_more_rarely_and_goes_on_when_it_may(denial: ApiError) -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        line = Denying(cluster.api(), denial)
+        parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))  # type: ignore[arg-type]
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(3)
+        uid = (await cluster.create(waiting_job())).uid
+        await asyncio.sleep(100)
+        # After 0.5, 1, 2, 4, 8, 16 and 30 s.
+        assert line.denied <= 12
+        path = "/apis/events.k8s.io/v1/namespaces/team-a/events"
+        events = orjson.loads(await cluster.api().request("GET", path))["items"]
+        (note,) = [event["note"] for event in events if event["reason"] == "StartFailed"]
+        assert str(denial) in note
+        line.denial = None
+        await asyncio.sleep(35)
+        assert not parts.view.jobs[uid].suspended
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_job_that_has_changed_is_not_left_alone() -> None:
+    """What was denied may have been denied for what it was."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        line = Denying(cluster.api(), Conflict(409, "Conflict", "a webhook says no"))
+        parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))  # type: ignore[arg-type]
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(3)
+        uid = (await cluster.create(waiting_job())).uid
+        await asyncio.sleep(60)
+        line.denial = None
+        body = orjson.dumps({"metadata": {"labels": {"a": "b"}}})
+        path, merge = "/apis/batch/v1/namespaces/team-a/jobs/train", "application/merge-patch+json"
+        await cluster.api().request("PATCH", path, body=body, content_type=merge)
+        await asyncio.sleep(3)
+        assert not parts.view.jobs[uid].suspended
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
