@@ -103,7 +103,8 @@ class Writes:
     """The job's resourceVersion at which its last write found another version or nothing; 0 where it did not."""
     refusals: int = 0
     """So many in a row."""
-    why_refused: str = ""
+    why: str = ""
+    """What the last one that failed was answered; empty once one has not."""
     open: bool = False
     """The last one met another version, or nobody knows its outcome."""
 

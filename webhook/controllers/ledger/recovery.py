@@ -31,6 +31,8 @@ from webhook.kube.api import Api
 log = structlog.get_logger(__name__)
 
 VOID_RETRY_SECONDS: Final = 0.5
+VOID_RETRY_MAX_SECONDS: Final = 8.0
+"""Longest pause before jobs that could not be written are written again: each try reads all jobs and pods."""
 LEAVING_SECONDS: Final = 30.0
 """A pod's usual time to end: a rebuild waits this long for pods of deleted jobs."""
 UNREAD_RETRY_SECONDS: Final = 5.0
@@ -170,6 +172,7 @@ class Recovery:
         A write that conflicts or whose outcome is unknown proves nothing: the start it is meant to rule out may rest on
         the newer version. One that is refused for good would be refused to a start as well.
         """
+        loop, told_at, pause_seconds = asyncio.get_running_loop(), float("-inf"), VOID_RETRY_SECONDS
         view = self._feeds.view
         while True:
             found = (view.jobs.get(uid) for uid in sorted(suspects))
@@ -182,8 +185,14 @@ class Recovery:
                     self._effects.start(effect)
             await self._effects.drain()
             await self._feeds.relist_all()
-            suspects = {job.uid for job in due if not self._effects.settled(job.uid)}
-            if not suspects:
+            unsettled = {job.uid: job.key for job in due if not self._effects.settled(job.uid)}
+            if not unsettled:
                 return
-            log.warning("ledger.void_again", jobs=len(suspects))
-            await asyncio.sleep(VOID_RETRY_SECONDS)
+            suspects = set(unsettled)
+            jobs = [f"{key}: {self._effects.why_open(uid)}" for uid, key in unsettled.items()]
+            log.warning("ledger.void_again", jobs=jobs[:10], left=len(jobs))
+            if pause_seconds == VOID_RETRY_MAX_SECONDS and loop.time() - told_at >= TELL_AGAIN_SECONDS:
+                told_at = loop.time()
+                self._announcer.rebuild_cannot_write(jobs)
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(VOID_RETRY_MAX_SECONDS, 2 * pause_seconds)

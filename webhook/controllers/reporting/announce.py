@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -154,6 +154,13 @@ class Announcer:
         tip = "look at the CRD's conversion webhook and at Tutti's rights, or delete the CRD"
         what = "; ".join(f"Tutti cannot read {topic}: {why}" for topic, why in sorted(unread.items()))
         text = f"no job is admitted until the ledger is rebuilt, and that waits: {because}; {tip}; {what}"
+        self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
+
+    def rebuild_cannot_write(self, jobs: Sequence[str]) -> None:
+        """Tell that no ledger is made while some jobs cannot be written; of each what that is answered."""
+        those = f"{counted(len(jobs), 'job')} that an earlier leader may have started cannot be written"
+        tip = "mend what answers so, or delete these jobs"
+        text = f"no job is admitted until the ledger is rebuilt, and that waits: {those}; {tip}; {jobs[0]}"
         self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
 
     def stepped_down(self, why: str) -> None:

@@ -103,7 +103,12 @@ class Effects:
     def refused(self, uid: str) -> str | None:
         """Return why every write of this job is refused, once that has happened often enough; None otherwise."""
         writes = self._writes(uid)
-        return writes.why_refused if writes.refusals >= REFUSALS_MEANT else None
+        return writes.why if writes.refusals >= REFUSALS_MEANT else None
+
+    def why_open(self, uid: str) -> str:
+        """Return what the last write of this job was answered, if it is not known to be stored or refused."""
+        writes = self._writes(uid)
+        return writes.why if writes.open else ""
 
     def resting(self, job: JobRecord) -> bool:
         """Return whether a job is to be left alone after its last failure."""
@@ -214,7 +219,7 @@ def _count(writes: Writes, failure: ApiError | None, version: int) -> None:
     """Note what became of a write of ``version`` of a job, 0 for its pods, and how long to leave the job alone."""
     writes.open = isinstance(failure, (Conflict, Unavailable))
     refused = isinstance(failure, (Forbidden, Invalid))
-    writes.refusals, writes.why_refused = (writes.refusals + 1, str(failure)) if refused else (0, "")
+    writes.refusals, writes.why = writes.refusals + 1 if refused else 0, "" if failure is None else str(failure)
     behind, before = isinstance(failure, (Conflict, NotFound)), writes.denied_version
     writes.denied_version = version if behind else 0
     if failure is None or (behind and not (version and version == before)):

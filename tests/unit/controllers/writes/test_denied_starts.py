@@ -11,7 +11,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.errors import ApiError, Conflict, NotFound
+from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -82,6 +82,31 @@ async def test_a_job_that_has_changed_is_not_left_alone() -> None:
         path, merge = "/apis/batch/v1/namespaces/team-a/jobs/train", "application/merge-patch+json"
         await cluster.api().request("PATCH", path, body=body, content_type=merge)
         await asyncio.sleep(3)
+        assert not parts.view.jobs[uid].suspended
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_rebuild_that_waits_for_a_job_that_cannot_be_written_says_for_which_and_reads_all_rarely() -> None:
+    """A start that an earlier leader sent could still come upon it: until that is ruled out nobody is admitted."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.add_node("node")
+        for item in POLICY:
+            await cluster.create(item)
+        line = Denying(cluster.api(), Unavailable(500, "InternalError", "failed calling a webhook"))
+        uid = (await cluster.create(waiting_job())).uid
+        parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))  # type: ignore[arg-type]
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(100)
+        # After 0.5, 1, 2 and 4 s, and each 8 s from then on.
+        assert line.denied <= 5 + 100 / 8 + 1
+        path = "/apis/events.k8s.io/v1/namespaces/tutti-system/events"
+        events = orjson.loads(await cluster.api().request("GET", path))["items"]
+        (note,) = [event["note"] for event in events if event["reason"] == "LedgerRebuildWaits"]
+        assert "1 job that an earlier leader may have started cannot be written" in note
+        assert "team-a/train: 500 InternalError: failed calling a webhook" in note
+        line.denial = None
+        await asyncio.sleep(15)
         assert not parts.view.jobs[uid].suspended
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
