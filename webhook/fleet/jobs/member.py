@@ -175,6 +175,7 @@ class Member:
     async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
         """Return whether one piece of evidence says that the copy of ``dispatch`` is gone. Raises NoAnswer."""
         path, uid = object_path(kind, namespace, name), dispatch.copy_uid
+        gone: bool
         match evidence:
             case Evidence.COPY:
                 cluster, found = await asyncio.gather(self.cluster(), self._get(path))
