@@ -51,7 +51,7 @@ wait too short to be ever over, room on nodes that a gang being stopped lost whe
 was kept on a node where others came first, groups that grew beyond what the nodes have, a second pod set whose node was
 full, a started gang without nodes beside a booking, room lent and borrowed past a cohort that had vanished, a check
 that knew no pod whose rack others had filled, two pod sets of a gang that were kept the same room, a claim that awaited
-who was turned back, a growth that forgot who had succeeded, and a claim that counted on whom a booking awaits."""
+who was turned back, a growth that forgot who had succeeded, a claim that counted on who ends for a booking alone."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -23,7 +23,7 @@ class Claimed:
     awaits: set[str]
     """Uids of the gangs that leave it room."""
     booked: bool = False
-    """Whether nobody was stopped for it, so that whom it awaits may run for long."""
+    """Whether nobody was stopped for it, so that those that it awaits may run for long."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Weighed:
 class ClaimedRoom:
     """All that is claimed.
 
-    Claims count on those alone whom one of them awaits: a gang that only a booking awaits runs on for as long as it
+    Claims count on those alone that one of them awaits: a gang that only a booking awaits runs on for as long as it
     likes, and the booking may await another tomorrow. A booking comes after all claims, and counts on everybody.
     """
 
@@ -121,7 +121,7 @@ class ClaimedRoom:
 
     def withheld(self, node: str, firm: Amounts = _NOTHING, whole: Amounts = _NOTHING) -> dict[str, int]:
         """Return what is kept on a node beside what is about to leave it, and beside what is gone of that: ``firm`` of
-        whom claims await, ``whole`` of whom claims and bookings do.
+        those that claims await, ``whole`` of those that claims or bookings do.
         """
         kept, first = self.whole.kept(node, whole), self.firm.kept(node, firm)
         most = {name: max(amount, first.get(name, 0)) for name, amount in kept.items()}

@@ -30,7 +30,7 @@ acts = st.one_of(
 )
 POD = Shape((("cpu", 1),))
 Claims = dict[str, tuple[dict[str, int], set[str], bool]]
-"""By who claims: where, whom it awaits, whether it is booked."""
+"""By who claims: where, which gangs it awaits, whether it is booked."""
 
 
 def taking(where: dict[str, int]) -> Allotment:
