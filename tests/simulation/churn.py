@@ -59,6 +59,10 @@ class PolicyChurn:
                 if found["spec"]["clusterQueue"] != queue:
                     await self._replaced(path, queue, 0, {"clusterQueue": queue}, for_good=True)
 
+    async def take_local_queue(self, namespace: str, name: str, lasts: float) -> None:
+        """Delete a LocalQueue, whatever it holds, and make it again after a while."""
+        await self._replaced(f"{GROUP}/namespaces/{namespace}/localqueues", name, lasts)
+
     async def _change(self) -> None:
         queue, namespace = self._rng.choice(QUEUES), self._rng.choice(NAMESPACES)
         lasts = self._rng.uniform(0.2, 12)

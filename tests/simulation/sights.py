@@ -4,11 +4,13 @@ from collections import Counter
 from typing import Any, Final
 
 from tests.simulation import shapes
+from tests.simulation.gating import moment_of
 from tests.simulation.load import MESH
 from tests.simulation.shapes import is_suspended
 from tests.simulation.shut_kinds import MOMENTS
 from tests.simulation.world import World
 from webhook.core.model import names
+from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.laboratory.simulated.objects.store import Event
 
 KINDS: Final = ("Job", "JobSet", "PyTorchJob")
@@ -21,6 +23,13 @@ HOSTILE: Final = (
 )
 """Each change of each kind, while it waits and while it runs; and not all of them are refused."""
 REFUSED_LATER: Final = {f"refused while {moment}": 2 for moment in MOMENTS} | {"started beside an unread kind": 5}
+UNGATED: Final = {
+    "un-gated with a group any": 3,
+    "un-gated with a gang without a queue starting": 1,
+    "un-gated with a gang without a queue stopping": 1,
+    "LocalQueue deleted un-gated": 1,
+}
+"""Plain pods run, gangs start or are being stopped while somebody un-gates, and LocalQueues are missing then."""
 SEEDS: Final = (1, 2, 3)
 """Stories that are told while it is counted, and not a second time."""
 SHOWN: Final = {
@@ -36,6 +45,8 @@ SHOWN: Final = {
     "rough with kinds refused later": REFUSED_LATER,
     "calm with namespaces ungated": {"started un-gated": 5, "stopped un-gated": 1},
     "rough with namespaces ungated": {"started un-gated": 5, "stopped un-gated": 1},
+    "calm with plain pods and namespaces ungated": UNGATED,
+    "rough with plain pods and namespaces ungated": UNGATED,
     "calm with injected sidecars": {"pod with a sidecar": 15},
     "rough with injected sidecars and a ledger lost": {"pod with a sidecar": 15},
     "calm with hostile tenants of all kinds": HOSTILE,
@@ -79,7 +90,12 @@ class Sights:
                 containers = item["spec"].get("initContainers") or ()
                 self.seen["pod with a sidecar"] += any(each["name"] == MESH for each in containers)
             case "Namespace":
-                self._gated[metadata["name"]] = names.GATED_NAMESPACE in labels
+                gated, before = names.GATED_NAMESPACE in labels, self._gated.get(metadata["name"])
+                if before and not gated:
+                    self._ungated(metadata["name"])
+                self._gated[metadata["name"]] = gated
+            case "LocalQueue" if event.type == "DELETED":
+                self.seen["LocalQueue deleted un-gated"] += self._gated.get(metadata["namespace"]) is False
             case "ConfigMap":
                 entries = self._world.invariants.ledger.entries.items()
                 self._adopted |= {uid for uid, entry in entries if entry.adopted}
@@ -88,6 +104,12 @@ class Sights:
                 self.seen["queue deleted in use"] += any(entry.queue == metadata["name"] for _, entry in entries)
             case kind if kind in KINDS and event.previous is not None:
                 self._job(kind, event.previous.object, item)
+
+    def _ungated(self, namespace: str) -> None:
+        for entry in self._world.invariants.ledger.entries.values():
+            if entry.namespace == namespace:
+                kind = "group" if entry.kind == POD_GROUP.key else "gang" if entry.queue else "gang without a queue"
+                self.seen[f"un-gated with a {kind} {moment_of(self._world, entry)}"] += 1
 
     def _job(self, kind: str, before: dict[str, Any], item: dict[str, Any]) -> None:
         was, metadata = is_suspended(kind, before), item["metadata"]

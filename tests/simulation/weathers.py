@@ -109,6 +109,8 @@ WEATHERS = {
     "rough with orphans and namespaces ungated": (Weather(adopted=True, ungated=6, orphaned=6), 6),
     "calm with namespaces ungated": (replace(CALM_WEATHER, ungated=6), 5),
     "rough with namespaces ungated": (Weather(ungated=6), 7),
+    "calm with plain pods and namespaces ungated": (replace(CALM_WEATHER, ungated=10, pod_groups=5), 3),
+    "rough with plain pods and namespaces ungated": (Weather(ungated=10, pod_groups=5, ensembles=2), 5),
     "rough with hostile tenants and namespaces ungated": (Weather(hostile=60, ungated=6), 5),
     "calm with injected sidecars": (replace(CALM_WEATHER, meshed=0.5), 3),
     "rough with injected sidecars and a ledger lost": (Weather(meshed=0.5, ledger_lost=2), 5),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from tests.simulation import backups, orphans, reviews
+from tests.simulation import backups, gating, orphans, reviews
 from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
@@ -20,7 +20,7 @@ from tests.simulation.groups import GroupLoad
 from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import GPU, Invariants
 from tests.simulation.kept_nodes import KeptNodes
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NAMESPACES, NOMINAL_GPUS, Load
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NOMINAL_GPUS, Load
 from tests.simulation.neighbours import Neighbours
 from tests.simulation.node_churn import NodeChurn
 from tests.simulation.owners import Owners
@@ -190,7 +190,7 @@ class World:
             self._start_reconciler(f"reconciler-{number}")
         happening = [
             self._restore(busy_seconds),
-            self._gate_and_ungate(busy_seconds),
+            gating.gate_and_ungate(self, busy_seconds),
             self._refuse(busy_seconds),
             self._unlist(busy_seconds),
             self.shut_kinds.run(self.weather.shut, busy_seconds, last_stays=self.weather.shut_until_rest),
@@ -205,12 +205,12 @@ class World:
             self.ensembles.run(self.weather.ensembles, busy_seconds),
             self.hostile.run(self.weather.hostile, busy_seconds),
         ]
-        under_way = [self._spawn(each) for each in happening]
+        under_way = [self.spawn(each) for each in happening]
         stop_watching = self.invariants.watch()
         if self.weather.limited:
             self.run_times.watch()
         if self.weather.hidden:
-            self._spawn(self.neighbours.listen(self.parts))
+            self.spawn(self.neighbours.listen(self.parts))
         try:
             await self.load.run(jobs, busy_seconds, jobs if upto is None else upto)
             for each in under_way:
@@ -286,7 +286,7 @@ class World:
         self.invariants.watch_cycles(parts)
         self.kept_nodes.watch(parts)
         self.parts[name] = parts
-        self.replicas[name] = Replica(api, self._spawn(self._live(name, parts)))
+        self.replicas[name] = Replica(api, self.spawn(self._live(name, parts)))
 
     async def _live(self, name: str, parts: assembly.ReconcilerParts) -> None:
         try:
@@ -310,7 +310,7 @@ class World:
         assert isinstance(parts.forwarder, PeerlessForwarder)
         parts.forwarder.gates = self.gates
         self.gates[name] = parts.gate
-        self.replicas[name] = Replica(api, self._spawn(parts.run()))
+        self.replicas[name] = Replica(api, self.spawn(parts.run()))
 
     def _api(self, user: User, on_write: Any, on_date: Callable[[float], object]) -> SimulatedApi:
         plan = FaultPlan(Random(self.rng.getrandbits(64)), CALM if self.calm else self.weather.rates)
@@ -339,7 +339,7 @@ class World:
             self._kill(name, replica)
         elif self.rng.random() < self.weather.freeze:
             replica.api.freeze()
-            self._spawn(self._thaw_later(replica))
+            self.spawn(self._thaw_later(replica))
 
     def _kill(self, name: str, replica: Replica) -> None:
         replica.api.sever()
@@ -348,7 +348,7 @@ class World:
 
     def restart_later(self, name: str) -> None:
         """Start a reconciler again, after a while."""
-        self._spawn(self._restart(name))
+        self.spawn(self._restart(name))
 
     async def _restart(self, name: str) -> None:
         await asyncio.sleep(self.rng.uniform(0.1, 8))
@@ -373,18 +373,7 @@ class World:
         if self.weather.adopted:
             await self.owners.hold(3, busy_seconds / 2, lambda job: job["metadata"]["name"].startswith("old-"))
         if self.weather.ungated:
-            await self.owners.hold(4, busy_seconds, lambda job: not job["metadata"].get("labels"))
-
-    async def _gate_and_ungate(self, busy_seconds: float) -> None:
-        chance, admin = Random(self.seed), self.cluster.api()
-        for turn in range(self.weather.ungated):
-            value = b"null" if turn % 2 else b'"true"'
-            body = b'{"metadata": {"labels": {"tutti.dev/gated": ' + value + b"}}}"
-            for namespace in NAMESPACES:
-                await admin.request("PATCH", f"/api/v1/namespaces/{namespace}", body=body, content_type=MERGE_PATCH)
-            if turn % 2 == 0:
-                self._spawn(self.owners.crowd("team-a"))
-            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.ungated))
+            await self.owners.hold(4, busy_seconds, gating.without_queue)
 
     async def _refuse(self, busy_seconds: float) -> None:
         chance = Random(self.seed)
@@ -452,7 +441,8 @@ class World:
             for name in reconcilers:
                 self._start_reconciler(name)
 
-    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        """Have something done beside everything else; it ends with the story."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
