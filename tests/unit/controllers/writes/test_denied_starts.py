@@ -1,6 +1,9 @@
 """A start that is answered as if the job were another, or gone, while all that is read says that it is neither."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -8,7 +11,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
-from webhook.assembly import reconciler
+from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
@@ -36,77 +39,83 @@ class Denying:
         return answer
 
 
-@pytest.mark.parametrize(
-    "denial",
-    [Conflict(409, "Conflict", "a webhook says no"), NotFound(404, "NotFound", "a webhook knows no such team")],
-    ids=["conflict", "not found"],
-)
-async def test_it_is_told_once_tried_ever_more_rarely_and_goes_on_when_it_may(denial: ApiError) -> None:
+@dataclass
+class Site:
+    """A leader that is denied what it writes to jobs."""
+
+    cluster: SimulatedCluster
+    line: Denying
+    parts: ReconcilerParts
+
+    async def create(self) -> str:
+        """Create a job that may start, and return its uid."""
+        return (await self.cluster.create(waiting_job())).uid
+
+    async def note(self, namespace: str, reason: str) -> str:
+        """Return what the only event of a reason says."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        events = orjson.loads(await self.cluster.api().request("GET", path))["items"]
+        (note,) = [event["note"] for event in events if event["reason"] == reason]
+        return str(note)
+
+
+@asynccontextmanager
+async def denied(denial: ApiError, *, job_first: bool = False) -> AsyncIterator[tuple[Site, str]]:
+    """Run a reconciler that is denied, and create a job once it leads, or before; gives the job's uid with it."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
         await cluster.add_node("node")
         for item in POLICY:
             await cluster.create(item)
         line = Denying(cluster.api(), denial)
         parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))  # type: ignore[arg-type]
+        site = Site(cluster, line, parts)
+        uid = await site.create() if job_first else ""
         running = asyncio.create_task(parts.run())
-        await asyncio.sleep(3)
-        uid = (await cluster.create(waiting_job())).uid
-        await asyncio.sleep(100)
-        # After 0.5, 1, 2, 4, 8, 16 and 30 s.
-        assert line.denied <= 12
-        path = "/apis/events.k8s.io/v1/namespaces/team-a/events"
-        events = orjson.loads(await cluster.api().request("GET", path))["items"]
-        (note,) = [event["note"] for event in events if event["reason"] == "StartFailed"]
-        assert str(denial) in note
-        line.denial = None
-        await asyncio.sleep(35)
-        assert not parts.view.jobs[uid].suspended
+        if not job_first:
+            await asyncio.sleep(3)
+            uid = await site.create()
+        yield site, uid
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [Conflict(409, "Conflict", "a webhook says no"), NotFound(404, "NotFound", "a webhook knows no such team")],
+    ids=["conflict", "not found"],
+)
+async def test_it_is_told_once_tried_ever_more_rarely_and_goes_on_when_it_may(denial: ApiError) -> None:
+    async with denied(denial) as (site, uid):
+        await asyncio.sleep(100)
+        # After 0.5, 1, 2, 4, 8, 16 and 30 s.
+        assert site.line.denied <= 12
+        assert str(denial) in await site.note("team-a", "StartFailed")
+        site.line.denial = None
+        await asyncio.sleep(35)
+        assert not site.parts.view.jobs[uid].suspended
 
 
 async def test_a_job_that_has_changed_is_not_left_alone() -> None:
     """What was denied may have been denied for what it was."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
-        line = Denying(cluster.api(), Conflict(409, "Conflict", "a webhook says no"))
-        parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))  # type: ignore[arg-type]
-        running = asyncio.create_task(parts.run())
-        await asyncio.sleep(3)
-        uid = (await cluster.create(waiting_job())).uid
+    async with denied(Conflict(409, "Conflict", "a webhook says no")) as (site, uid):
         await asyncio.sleep(60)
-        line.denial = None
+        site.line.denial = None
         body = orjson.dumps({"metadata": {"labels": {"a": "b"}}})
         path, merge = "/apis/batch/v1/namespaces/team-a/jobs/train", "application/merge-patch+json"
-        await cluster.api().request("PATCH", path, body=body, content_type=merge)
+        await site.cluster.api().request("PATCH", path, body=body, content_type=merge)
         await asyncio.sleep(3)
-        assert not parts.view.jobs[uid].suspended
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        assert not site.parts.view.jobs[uid].suspended
 
 
 async def test_a_rebuild_that_waits_for_a_job_that_cannot_be_written_says_for_which_and_reads_all_rarely() -> None:
     """A start that an earlier leader sent could still come upon it: until that is ruled out nobody is admitted."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
-        line = Denying(cluster.api(), Unavailable(500, "InternalError", "failed calling a webhook"))
-        uid = (await cluster.create(waiting_job())).uid
-        parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))  # type: ignore[arg-type]
-        running = asyncio.create_task(parts.run())
+    async with denied(Unavailable(500, "InternalError", "failed calling a webhook"), job_first=True) as (site, uid):
         await asyncio.sleep(100)
         # After 0.5, 1, 2 and 4 s, and each 8 s from then on.
-        assert line.denied <= 5 + 100 / 8 + 1
-        path = "/apis/events.k8s.io/v1/namespaces/tutti-system/events"
-        events = orjson.loads(await cluster.api().request("GET", path))["items"]
-        (note,) = [event["note"] for event in events if event["reason"] == "LedgerRebuildWaits"]
+        assert site.line.denied <= 5 + 100 / 8 + 1
+        note = await site.note("tutti-system", "LedgerRebuildWaits")
         assert "1 job that an earlier leader may have started cannot be written" in note
         assert "team-a/train: 500 InternalError: failed calling a webhook" in note
-        line.denial = None
+        site.line.denial = None
         await asyncio.sleep(15)
-        assert not parts.view.jobs[uid].suspended
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        assert not site.parts.view.jobs[uid].suspended
