@@ -27,14 +27,14 @@ from webhook import collector
 from webhook.cluster.nodes import node as nodes_feed
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.core.model.gang import Gang, Nearness
-from webhook.core.model.names import HOSTNAME
 from webhook.core.model.policy import NodeFit, Preemption, PreemptionPolicy
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import PODS, NodeRecord
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.names import HOSTNAME
+from webhook.core.notation.quantity import MILLI
 from webhook.core.placement.fit import place
 from webhook.core.placement.overlay import Asked
 from webhook.core.quota.fences import Fences

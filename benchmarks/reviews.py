@@ -13,8 +13,8 @@ import orjson
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
-from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
+from webhook.core.notation import names
 from webhook.core.quota.fence import Fence
 from webhook.core.scheduler.engine import Engine
 from webhook.dialects.compiler import compile_policy

@@ -15,7 +15,7 @@ from certs import cluster, store
 from certs.authority import DAY_SECONDS, Pair, service_names
 from certs.rotation import Material, Terms, advance, why_leaf_is_due, with_new_authority
 from webhook.clock import SystemClock
-from webhook.core.model.names import SYSTEM_NAMESPACE
+from webhook.core.notation.names import SYSTEM_NAMESPACE
 from webhook.errors import TuttiError, in_words
 from webhook.kube.api import Api
 

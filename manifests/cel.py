@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind, Layout, PodSetSource
 from webhook.jobs.reading.ours import MEANS_A_QUEUE, OWN_ANNOTATIONS, OWN_LABELS
 from webhook.untyped.paths import Path, render

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet import lost
 from webhook.fleet.policies import multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind

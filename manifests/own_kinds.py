@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from manifests import cel
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 

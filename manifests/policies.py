@@ -17,7 +17,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from manifests.registrations import classified, job_rules, rule, selector
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.server.review.resources_table import Handling

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from manifests import cel, output, own_kinds
 from manifests.cel import Family
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.dialects import config_map
 from webhook.fleet.credentials.account import ACCOUNT as HUB_ACCOUNT
 from webhook.jobs.compute_class import policy as compute_class_policy

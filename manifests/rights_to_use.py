@@ -21,7 +21,7 @@ from manifests import cel, output
 from manifests.cel import Family
 from manifests.policies import NOT_OURS, any_of, block, parents_controllers, policy, validation, variables
 from manifests.registrations import job_rules, rule, selector
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.dialects.kueue import objects as kueue
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.shipped import APPWRAPPER, ENTRIES, TRAINJOB

@@ -13,7 +13,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.policies import policy, variables
 from manifests.registrations import job_rules
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.visibility.http.group import GROUP
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from webhook.core.model import names, quantity
 from webhook.core.model.policy import NodeFit
-from webhook.core.model.problem import Problem
 from webhook.core.model.settings import EngineSettings, Transformation, UsageDecay
+from webhook.core.notation import names, quantity
+from webhook.core.notation.problem import Problem
 from webhook.errors import PolicyError, in_words
 from webhook.jobs.pricing.context import NetworkTier
 from webhook.jobs.pricing.injections import Injection

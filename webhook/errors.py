@@ -18,7 +18,7 @@ TuttiError
 
 from typing import Final
 
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 
 WRONG: Final = 2
 """Exit status when arguments (typer says it so too), a file, a configuration or a kubeconfig are wrong. Warnings alone

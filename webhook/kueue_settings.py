@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from webhook.core.model import quantity
+from webhook.core.notation import quantity
 
 LONGEST_SECONDS: Final = 2**31 - 1
 """How long a gang may be waited for: as many seconds as Kueue can say."""

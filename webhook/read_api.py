@@ -17,8 +17,8 @@ from webhook.clock import Clock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
 from webhook.config import Start
-from webhook.core.model.reasons import Reason
 from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.reasons.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.kube.api import Api
 from webhook.server.http.listener import Connections, serve

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.watching import Watch
-from webhook.core.model import names
+from webhook.core.notation import names
 
 CREATION_SECONDS: Final = 4.0
 """More than a controller needs to create or remove the pods of a small gang on a busy machine, and far less than any

@@ -9,7 +9,7 @@ from tests.e2e.objects import GPU, job, pod_template
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger.pages import Found
 from webhook.core.ledger.record import Ledger, Reservation
-from webhook.core.model import names
+from webhook.core.notation import names
 
 QUEUE: Final = "team"
 """The LocalQueue that :func:`give_queue` makes."""

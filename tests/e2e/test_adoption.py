@@ -17,7 +17,7 @@ from tests.e2e.load import api_of
 from tests.e2e.objects import job, jobset, pod_template, pytorchjob
 from tests.e2e.queues import QUEUE, entries, give_queue, reserved, set_gpus
 from tests.e2e.watching import Watch
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.own_cluster
 

@@ -17,7 +17,7 @@ from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import GPU, job, jobset, pod, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations
 from tests.e2e.shell import Shell
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

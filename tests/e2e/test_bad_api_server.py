@@ -15,7 +15,7 @@ from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.load import Lists
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import QUEUE, give_queue
-from webhook.core.model import names
+from webhook.core.notation import names
 
 FAULT_SECONDS: Final = 10
 """More than a lease lasts."""

@@ -16,7 +16,7 @@ from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import GPU, deployment, job, jobset, pod, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations, reserved, stored_ledger
 from tests.e2e.watching import Watch
-from webhook.core.model import names
+from webhook.core.notation import names
 
 MIB: Final = 2**20
 

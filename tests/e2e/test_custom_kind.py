@@ -17,7 +17,7 @@ from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, condition, wait_until
 from tests.e2e.objects import pod, pod_template
 from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.needs("deployment/tutti-reconciler")
 

@@ -12,7 +12,7 @@ from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.watching import Watch
 from webhook.core.fleet.silence import SLACK_SECONDS
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet import lost
 from webhook.fleet.dead_man import FAILING_SECONDS
 

@@ -12,7 +12,7 @@ from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import GPU, job, pod_template
 from tests.e2e.queues import entries
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

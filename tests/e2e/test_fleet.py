@@ -13,7 +13,7 @@ from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.controlplane.install import ROOT
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.credentials.account import ACCOUNT
 
 pytestmark = pytest.mark.own_cluster

@@ -18,7 +18,7 @@ from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from tests.e2e.objects import CONTAINER_SECURITY, GPU, POD_SECURITY, job, pod, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of, reservations
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

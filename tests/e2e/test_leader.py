@@ -27,7 +27,7 @@ from tests.e2e.queues import (
     set_gpus,
 )
 from tests.e2e.watching import Watch
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.visibility.documents.queue import FULL_NAME
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"

@@ -11,7 +11,7 @@ from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_unti
 from tests.e2e.objects import pod, pod_template, resource_quota
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations, reserved, set_gpus
 from tests.e2e.shell import Shell
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

@@ -11,7 +11,7 @@ from tests.e2e.objects import GPU, job, jobset, pod_template, resource_quota
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_cohort, give_queue, reservations
 from tests.e2e.test_whole_or_nothing import unfinished
 from tests.e2e.watching import Watch
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

@@ -7,7 +7,7 @@ from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import QUEUE, entries, give_queue
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

@@ -10,7 +10,7 @@ from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import job, pod_template, pytorchjob
 from tests.e2e.own_nodes import BLOCK, KUEUE, ROW, SECONDS, on, own_nodes, running
 from tests.e2e.queues import QUEUE
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 NODES: Final = 4

@@ -13,7 +13,7 @@ from tests.e2e.objects import jobset, pod_template
 from tests.e2e.queues import reservations
 from tests.e2e.shell import Shell
 from tests.e2e.watching import Watch
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 
 pytestmark = pytest.mark.usefixtures("tutti")

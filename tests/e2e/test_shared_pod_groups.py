@@ -11,7 +11,7 @@ from tests.e2e.objects import job, jobset, pod_template
 from tests.e2e.queues import QUEUE, give_queue, reservations, set_gpus
 from tests.e2e.test_pod_groups import LABEL, pod_group
 from tests.e2e.test_preemption import cohort as cohort  # noqa: PLC0414 - a fixture
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

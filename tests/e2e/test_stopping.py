@@ -12,7 +12,7 @@ from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
 from tests.e2e.objects import CONTAINER_SECURITY, GPU, job, jobset, pod_template, pytorchjob, resource_quota
 from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
 from tests.e2e.watching import Watch
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 
 pytestmark = pytest.mark.needs("deployment/tutti-reconciler")

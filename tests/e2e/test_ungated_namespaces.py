@@ -5,7 +5,7 @@ import pytest
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import entries
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 

@@ -13,7 +13,7 @@ from tests.e2e.controlplane.install import ROOT, Installation
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.objects import job, jobset, pod_template
 from tests.e2e.queues import QUEUE, give_queue
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 
 pytestmark = pytest.mark.own_cluster

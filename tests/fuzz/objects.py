@@ -6,7 +6,7 @@ import yaml
 from hypothesis import strategies as st
 
 from tests.unit.jobs.objects_of_kinds import DIRECTORY, special
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.dialects.registry import COMPILED
 
 _SPECIAL: Final = ("trainjob", "volcanojob", "workflow")

@@ -10,8 +10,8 @@ import orjson
 
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.text import LedgerCorrupt
-from webhook.core.model import names
-from webhook.core.model.names import LEDGER_NAME, SYSTEM_NAMESPACE
+from webhook.core.notation import names
+from webhook.core.notation.names import LEDGER_NAME, SYSTEM_NAMESPACE
 from webhook.errors import ApiError, NotFound
 from webhook.laboratory.simulated.api import SimulatedApi
 from webhook.laboratory.simulated.cluster import SimulatedCluster

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.load import NAMESPACES, QUEUES
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation.load import QUEUES, USER
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster

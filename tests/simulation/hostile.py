@@ -27,7 +27,7 @@ from tests.simulation.shapes import (
     resized,
     templates,
 )
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster

@@ -25,7 +25,7 @@ from webhook.clock import LoopClock
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.controllers.gang_record import GangRecords, Phase
 from webhook.core.ledger.record import Ledger, Reservation
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.core.pod_group.ensemble import uid_of
 from webhook.jobs.reading.annotations import decode_admission
 from webhook.jobs.reading.made_for import made_for

@@ -10,7 +10,7 @@ import orjson
 
 from tests.simulation import racks
 from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster

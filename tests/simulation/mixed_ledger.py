@@ -9,7 +9,7 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
-from webhook.core.model import names
+from webhook.core.notation import names
 
 
 def take_in(book: LedgerBook, config_maps: Iterable[Mapping[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.load import QUEUES, how_it_ended, stored_job
 from tests.simulation.shapes import KINDS, PATHS, is_suspended
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError
 
 if TYPE_CHECKING:

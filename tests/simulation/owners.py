@@ -9,8 +9,8 @@ from typing import Any, Final
 from tests.simulation.load import Load, how_it_ended, stored_job
 from tests.simulation.shapes import is_suspended
 from webhook.core.ledger.record import Ledger
-from webhook.core.model import names
-from webhook.core.model.eviction import HELD
+from webhook.core.notation import names
+from webhook.core.reasons.eviction import HELD
 from webhook.errors import ApiError
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Final
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.laboratory.simulated.objects.store import Event
 
 RACK: Final = "example.com/rack"

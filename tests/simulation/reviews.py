@@ -7,7 +7,7 @@ import orjson
 
 from tests.simulation.groups import LABEL
 from tests.simulation.shapes import STORAGES
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.laboratory.simulated.requests.selectors import compile_selector

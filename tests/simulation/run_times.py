@@ -6,8 +6,8 @@ from typing import Any, Final
 from tests.simulation.invariants import Invariants
 from tests.simulation.shapes import STORAGES
 from webhook.clock import LoopClock
-from webhook.core.model import names
-from webhook.core.model.eviction import LIMIT_REACHED
+from webhook.core.notation import names
+from webhook.core.reasons.eviction import LIMIT_REACHED
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
 

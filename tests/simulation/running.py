@@ -11,7 +11,7 @@ from typing import Any, Final
 from tests.simulation.hostile import PREFIX
 from tests.simulation.load import NOMINAL_GPUS
 from tests.simulation.shapes import STORAGES
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.laboratory.simulated.objects.store import Event, Store
 from webhook.untyped.values import seconds
 

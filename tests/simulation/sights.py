@@ -9,7 +9,7 @@ from tests.simulation.load import MESH
 from tests.simulation.shapes import is_suspended
 from tests.simulation.shut_kinds import MOMENTS
 from tests.simulation.world import World
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.laboratory.simulated.objects.store import Event
 

@@ -37,7 +37,7 @@ from webhook import assembly
 from webhook.clock import ApiServersClock, Clock, LoopClock
 from webhook.config import AddedContainer, Config
 from webhook.controllers.ledger.faults import SetBack
-from webhook.core.model.names import LEDGER_NAME
+from webhook.core.notation.names import LEDGER_NAME
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS

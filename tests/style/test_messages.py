@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from webhook.core.model.blockers import QuotaMissing, render
-from webhook.core.model.counted import counted, does
-from webhook.core.model.counted_jobs import amount_text
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation.counted import counted, does
+from webhook.core.notation.counted_jobs import amount_text
+from webhook.core.notation.quantity import MILLI
+from webhook.core.reasons.blockers import QuotaMissing, render
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "webhook").rglob("*.py"))
@@ -180,7 +180,7 @@ def may_be_one(value: ast.expr) -> bool:
 
 @pytest.mark.parametrize("path", PRODUCT, ids=lambda path: str(path.relative_to(ROOT)))
 def test_one_is_spoken_of_in_the_singular(path: Path) -> None:
-    """``core.model.counted`` says both: 1 pod fits, 2 pods fit."""
+    """``core.notation.counted`` says both: 1 pod fits, 2 pods fit."""
     assert list(never_one(TREES[path])) == []
 
 

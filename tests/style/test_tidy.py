@@ -153,7 +153,7 @@ def plain(value: object) -> object:
 
 
 def test_every_reason_and_refusal_has_its_line_in_the_runbook() -> None:
-    from webhook.core.model.reasons import Code
+    from webhook.core.reasons.reasons import Code
     from webhook.server.review.answer import Refusal
 
     page = (ROOT / "docs" / "operating.md").read_text()

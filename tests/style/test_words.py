@@ -10,7 +10,7 @@ GIVEN_UP = re.compile(
     r"|[\"'`](Held|Block|Deactivated)[\"'`]"
 )
 """Second words for a state that has another."""
-KUEUES_OWN = ("webhook/core/model/eviction.py", "webhook/laboratory/dry_run/workloads/reading.py")
+KUEUES_OWN = ("webhook/core/reasons/eviction.py", "webhook/laboratory/dry_run/workloads/reading.py")
 """Who reads what others wrote."""
 HISTORY = re.compile(r"CHANGELOG\.md|docs/decisions/")
 """Written once, never rewritten."""

@@ -3,7 +3,7 @@
 import pytest
 
 from webhook.config import Config, Start, engine_settings, parse
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.errors import PolicyError
 
 

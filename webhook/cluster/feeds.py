@@ -41,9 +41,9 @@ from webhook.cluster.unread import NEEDED, survey
 from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.core.ledger.text import Decoder
-from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
+from webhook.core.notation import names
 from webhook.dialects import compiler, config_map, deleted, resource_quota
 from webhook.dialects import registry as policy_registry
 from webhook.dialects.registry import PolicyResource

@@ -13,7 +13,7 @@ from webhook.cluster.view import View
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Changes, Ledger
 from webhook.core.ledger.text import LedgerCorrupt
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.plain import Plain, plain
 from webhook.untyped import paths
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.policy import FlavorResource, LocalQueue, Queue, StopPolicy, heir
+from webhook.core.model.policy import LocalQueue, Queue, StopPolicy, heir
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.tree import Node
 from webhook.jobs.reading.record import JobRecord
 

@@ -7,7 +7,7 @@ namespace without jobs and the counts in a status cost no list at all.
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.dialects.kueue import checks as kueue_checks
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.record import JobRecord

@@ -13,12 +13,12 @@ from typing import Final
 from webhook.cluster.view import View
 from webhook.core.assignment.request import compile_request
 from webhook.core.ledger.record import Ledger, Reservation, reserve
-from webhook.core.model import names
-from webhook.core.model.eviction import REBUILT
 from webhook.core.model.gang import Gang
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation import names
 from webhook.core.pod_group import ensemble
+from webhook.core.reasons.eviction import REBUILT
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import Admission, JobRecord
 

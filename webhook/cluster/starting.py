@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from webhook.cluster.view import View
 from webhook.config import Start
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.counted import does
-from webhook.core.model.moments import time_text
 from webhook.core.model.pods import PodRecord
+from webhook.core.notation.counted import does
+from webhook.core.notation.moments import time_text
 from webhook.jobs.reading.record import JobRecord
 
 

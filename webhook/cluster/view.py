@@ -14,12 +14,12 @@ from webhook.cluster.by_name import ByName, is_unlabelled
 from webhook.cluster.lineage import Lineage
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.core.ledger.record import Changes, Ledger, Reservation
-from webhook.core.model import neighbours
 from webhook.core.model.gang import Gang
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
-from webhook.core.model.reasons import Reason
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons import neighbours
+from webhook.core.reasons.reasons import Reason
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import JobRecord
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY, View
 from webhook.core.ledger import bounds
-from webhook.core.model import names
-from webhook.core.model.counted import counted, does
 from webhook.core.model.gang import Gang
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation import names
+from webhook.core.notation.counted import counted, does
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord
 

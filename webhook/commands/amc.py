@@ -21,7 +21,7 @@ from typing import Final
 import orjson
 
 from webhook.commands.show.reading import default_namespace
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
 from webhook.fleet.credentials import kubeconfig as credentials
 from webhook.fleet.jobs.told import MEMBERS

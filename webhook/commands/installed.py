@@ -5,7 +5,7 @@ from typing import Final
 import orjson
 
 from webhook.config import Config, parse
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import NotFound
 from webhook.kube.api import Api
 

@@ -18,8 +18,8 @@ from rich.console import Console
 from webhook.commands import terminal
 from webhook.commands.installed import stored_config
 from webhook.config import Config, load
-from webhook.core.model import names
-from webhook.core.model.counted import counted
+from webhook.core.notation import names
+from webhook.core.notation.counted import counted
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import with_custom

@@ -18,8 +18,8 @@ from webhook.cluster.waiting import OWNER_GATE
 from webhook.commands import terminal
 from webhook.commands.installed import stored_config
 from webhook.commands.show.reading import default_namespace, kind_and_name
-from webhook.core.model import names
-from webhook.core.model.moments import time_text
+from webhook.core.notation import names
+from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, Conflict, Forbidden, NotFound, TuttiError, WrongName
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom

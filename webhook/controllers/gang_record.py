@@ -18,7 +18,7 @@ from typing import Final
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.reasons import Reason
+from webhook.core.reasons.reasons import Reason
 from webhook.jobs.reading.record import Requeue
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from webhook.core.model.policy import Policy, Queue
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.dialects import elastic_quota_tree, resource_quota, volcano
 from webhook.dialects.fragment import Fragment, Source, source_of
 from webhook.dialects.kueue import objects as kueue

@@ -7,8 +7,8 @@ any dialect exactly as it would be applied, or a list of such.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from webhook.core.model import names
-from webhook.core.model.problem import Problem
+from webhook.core.notation import names
+from webhook.core.notation.problem import Problem
 from webhook.dialects.place import Place
 from webhook.untyped.yaml_text import Measure, UnreadableYaml, documents
 

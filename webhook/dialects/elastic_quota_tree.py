@@ -34,8 +34,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from webhook.core.model import names
 from webhook.core.model.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue
+from webhook.core.notation import names
 from webhook.dialects.cohort_graph import MOST_LEVELS
 from webhook.dialects.fragment import Fragment, opened
 from webhook.dialects.limit_tree import LimitNode, compile_tree

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Queue, Topology
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.dialects.place import Place
 
 

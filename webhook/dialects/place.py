@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from webhook.core.model import quantity
-from webhook.core.model.problem import Problem, shown
+from webhook.core.notation import quantity
+from webhook.core.notation.problem import Problem, shown
 
 Choice = TypeVar("Choice", bound=StrEnum)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.model.gang import Requirement
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.core.quota.fence import Fence
 from webhook.dialects.fragment import opened
 from webhook.dialects.place import Place

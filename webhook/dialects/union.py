@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Policy, Queue, ResourceGroup, Topology
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.dialects.cohort_graph import MOST_LEVELS, cycles, too_deep
 from webhook.dialects.fragment import Fragment
 from webhook.dialects.kueue import checks as kueue_checks

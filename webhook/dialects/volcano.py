@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.core.model import amounts
 from webhook.core.model.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue, StopPolicy, Strategy
+from webhook.core.notation import amounts
 from webhook.dialects.cohort_graph import MOST_LEVELS
 from webhook.dialects.fragment import Fragment, Source, opened
 from webhook.dialects.limit_tree import Compiled, LimitNode, compile_tree

@@ -23,7 +23,7 @@ import structlog
 
 from webhook.core.fleet.silence import longest_grace_seconds, surely_stopped_seconds
 from webhook.core.fleet.text import UnreadableRecord
-from webhook.core.model.moments import time_text
+from webhook.core.notation.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.fleet import lost
 from webhook.fleet.jobs.copies import dispatch_of

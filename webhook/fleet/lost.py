@@ -13,8 +13,8 @@ import orjson
 
 from webhook.clock import Clock
 from webhook.core.fleet.text import UnreadableRecord
-from webhook.core.model import names
-from webhook.core.model.moments import time_text
+from webhook.core.notation import names
+from webhook.core.notation.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound, WrongName
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.fleet import Fleet

@@ -11,7 +11,7 @@ import structlog
 
 from webhook.clock import ApiServersClock, telling
 from webhook.config import Config
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.errors import PolicyError
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub

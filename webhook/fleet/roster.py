@@ -18,9 +18,9 @@ import orjson
 import structlog
 
 from webhook import metrics
-from webhook.core.model import names
-from webhook.core.model.moments import time_text
-from webhook.core.model.problem import Problem
+from webhook.core.notation import names
+from webhook.core.notation.moments import time_text
+from webhook.core.notation.problem import Problem
 from webhook.errors import ApiError, NotFound, PolicyError, in_words
 from webhook.fleet.credentials import expiry, kubeconfig
 from webhook.fleet.credentials.kubeconfig import Account

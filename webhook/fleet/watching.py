@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.ledger import text as ledger_text
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.jobs.copies import placed_by_hub
 from webhook.fleet.policies import multikueue, propagation
 from webhook.fleet.policies.multikueue import Named, SetUp

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.wire.times import micro_time_text, unix_seconds
 
 RENEW_DUE_AT: Final = 1 / 3

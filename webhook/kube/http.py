@@ -26,7 +26,7 @@ import structlog
 from yarl import URL
 
 from webhook import errors
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.errors import PolicyError, in_words
 from webhook.kube.api import JSON, PAGE_BYTES_MAX, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.statuses import refusal

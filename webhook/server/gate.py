@@ -18,7 +18,7 @@ import structlog
 from webhook.clock import Clock, SystemClock
 from webhook.cluster.view import NAMESPACE_QUEUES, POLICY, View
 from webhook.core.model.gang import Gang
-from webhook.core.model.reasons import Reason
+from webhook.core.reasons.reasons import Reason
 from webhook.dialects.compiler import PolicyCompiler
 from webhook.errors import RequestError
 from webhook.jobs.compute_class.policy import ComputeClassPolicy

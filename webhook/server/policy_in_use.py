@@ -9,8 +9,8 @@ from typing import Final
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.counted import counted
-from webhook.core.model.problem import some
+from webhook.core.notation.counted import counted
+from webhook.core.notation.problem import some
 from webhook.dialects import elastic_quota_tree, volcano
 from webhook.dialects.fragment import Source
 from webhook.dialects.kueue import objects as kueue

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from webhook.cluster.view import View
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.dialects import compiler as policy_compiler
 from webhook.dialects import config_map, elastic_quota_tree
 from webhook.dialects.compiler import PolicyCompiler

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from webhook.core.model.problem import Problem, Unreadable, shown
+from webhook.core.notation.problem import Problem, Unreadable, shown
 
 
 def problems_of(error: ValidationError, where: str, separator: str) -> tuple[Problem, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from webhook import assembly, config
 from webhook.core.fleet.dispatch import Phase
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.http import HttpApi
 
 STEPS: Final = ("offer", "create", "grant", "permit", "report", "recall", "delete", "prove")

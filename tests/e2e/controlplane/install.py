@@ -21,7 +21,7 @@ from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.kubeconfig import behind
 from tests.e2e.controlplane.link import Link
 from tests.e2e.controlplane.process import Component, ComponentError, wait_ready
-from webhook.core.model import names
+from webhook.core.notation import names
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 READ_API: Final = True

@@ -8,7 +8,7 @@ from tests.unit.fleet.clusters import NAMESPACE, Side
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.jobs.copies import copy_read
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading import status

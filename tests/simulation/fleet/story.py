@@ -16,7 +16,7 @@ from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job
 from tests.unit.fleet.failing import fail_all, failover_policy, once
 from webhook.clock import LoopClock
 from webhook.core.fleet.dispatch import Phase
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.copies import shown

@@ -14,7 +14,7 @@ from webhook.controllers.gangs.hubs import LOOK_SECONDS as HEARD_SECONDS
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import SWEEP_SECONDS
 from webhook.fleet.jobs.copies import copy_read, wanted

@@ -12,11 +12,11 @@ from webhook.cluster import rebuild
 from webhook.cluster.view import View
 from webhook.core.ledger import text
 from webhook.core.ledger.record import Ledger, Reservation, reserve
-from webhook.core.model import names
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import FlavorQuotas, LocalQueue, Policy, Queue, ResourceGroup
 from webhook.core.model.settings import EngineSettings, Transformation
+from webhook.core.notation import names
 from webhook.core.quota.fence import Fence
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import JobRecord

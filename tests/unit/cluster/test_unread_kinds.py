@@ -14,7 +14,7 @@ from webhook.clock import LoopClock
 from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY
 from webhook.cluster.waiting import waiting_gang
 from webhook.config import Config
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time

@@ -13,7 +13,7 @@ from webhook.assembly import WebhookParts, webhook
 from webhook.clock import LoopClock
 from webhook.cluster.listener import Listener
 from webhook.config import Config
-from webhook.core.model.names import GATED_NAMESPACE
+from webhook.core.notation.names import GATED_NAMESPACE
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.router import Answer, Request

@@ -15,9 +15,9 @@ from webhook.commands.show.health import look
 from webhook.controllers.ledger.quarantine import SINCE
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import encode
-from webhook.core.model import names
-from webhook.core.model.moments import time_text
 from webhook.core.model.policy import LocalQueue, StopPolicy
+from webhook.core.notation import names
+from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
 from webhook.kube.election import LeaderRecord, render
 from webhook.visibility.http.app import ROOT

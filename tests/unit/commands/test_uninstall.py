@@ -16,7 +16,7 @@ from tests.unit.laboratory.simulated.clients import JOBS, Client, job
 from webhook.commands.installed import stored_config
 from webhook.commands.uninstall import Removal, restoring_patch
 from webhook.config import Config
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import Conflict, NotFound
 from webhook.jobs.kinds.custom_kinds import load_custom
 from webhook.jobs.kinds.registry import KINDS

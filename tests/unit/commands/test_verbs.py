@@ -16,7 +16,7 @@ from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.commands.verbs import Verb, cancel, each, every_kind, hold, release, selected, top
 from webhook.config import Config
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import Conflict, NotFound, WrongName
 from webhook.jobs.kinds.registry import KINDS, by_name
 from webhook.kube.api import MERGE_PATCH, Api

@@ -19,8 +19,8 @@ from webhook.commands.show.queues import print_queues
 from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
 from webhook.core.ledger.record import Claim, Ledger, reserve
 from webhook.core.ledger.text import encode
-from webhook.core.model import names
 from webhook.core.model.policy import StopPolicy
+from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
 from webhook.jobs.reading.record import Requeue
 from webhook.kube.election import LeaderRecord, render

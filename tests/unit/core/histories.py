@@ -25,8 +25,8 @@ from webhook.core.model.policy import (
     StopPolicy,
     Strategy,
 )
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings, UsageDecay
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine

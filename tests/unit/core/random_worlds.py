@@ -17,8 +17,8 @@ from webhook.core.model.policy import (
     StopPolicy,
     Strategy,
 )
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.tree import Usage
 from webhook.core.scheduler.plan import Plan

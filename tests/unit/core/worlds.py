@@ -5,8 +5,8 @@ from typing import Any
 
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Cohort, Flavor, FlavorQuotas, LabelSelector, Policy, Queue, Quota, ResourceGroup
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan

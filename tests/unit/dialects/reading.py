@@ -6,8 +6,9 @@ from typing import Any
 
 import yaml
 
-from webhook.core.model.policy import FlavorResource, ResourceGroup
-from webhook.core.model.problem import Problem
+from webhook.core.model.policy import ResourceGroup
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.problem import Problem
 
 CASES = Path(__file__).parent / "cases"
 

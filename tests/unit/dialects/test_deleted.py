@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.policy import FlavorQuotas, FlavorResource, Policy, Quota, ResourceGroup
+from webhook.core.model.policy import FlavorQuotas, Policy, Quota, ResourceGroup
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.compiler import compile_policy

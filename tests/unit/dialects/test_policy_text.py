@@ -9,8 +9,8 @@ from hypothesis import given, settings
 
 from tests.unit.core.random_worlds import nodes
 from tests.unit.core.worlds import policy
-from webhook.core.model import quantity
 from webhook.core.model.policy import Cohort, Policy, Preemption, Queue, ResourceGroup, Strategy
+from webhook.core.notation import quantity
 from webhook.dialects import config_map
 from webhook.dialects.compiler import compile_policy
 from webhook.dialects.kueue import objects as kueue

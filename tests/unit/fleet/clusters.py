@@ -15,7 +15,7 @@ from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config
 from webhook.controllers.ledger.faults import SetBack
 from webhook.core.fleet.dispatch import Phase
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS

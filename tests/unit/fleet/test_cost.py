@@ -9,7 +9,7 @@ import pytest
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.test_hub import runs_in
 from webhook.core.fleet.dispatch import Phase
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 

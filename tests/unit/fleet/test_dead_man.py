@@ -16,7 +16,7 @@ from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.controllers.gangs.hubs import LEASES, LOOK_SECONDS, Hubs
 from webhook.core.fleet.silence import SLACK_SECONDS
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.copies import dispatch_of

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import KUEUE, waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 

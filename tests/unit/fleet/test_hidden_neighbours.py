@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.kube.fake_api import FakeApi
-from webhook.core.model.neighbours import SOMEBODY
+from webhook.core.reasons.neighbours import SOMEBODY
 from webhook.fleet.jobs.member import REASON_CHARACTERS, Member
 
 OTHERS = ("team-secret", "x", "another-team-with-a-long-name")

@@ -13,7 +13,7 @@ from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
 from webhook.clock import LoopClock
 from webhook.core.fleet.dispatch import Phase
 from webhook.core.ledger import pages
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.lost import give_up, noted, take_back

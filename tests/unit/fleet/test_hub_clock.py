@@ -10,7 +10,7 @@ from tests.unit.fleet.test_dead_man import PATIENCE, SEED, runs_in, starts_in_a
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.gangs.hubs import LEASES
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.member import PROMISED_SECONDS

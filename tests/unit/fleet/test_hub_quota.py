@@ -14,7 +14,7 @@ import yaml
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from webhook.core.fleet.dispatch import Phase
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 

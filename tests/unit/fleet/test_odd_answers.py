@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.jobs.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time

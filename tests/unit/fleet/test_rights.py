@@ -18,7 +18,7 @@ from tests.unit.manifests.documents import Document, documents_of, of_kind
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.controllers.gangs.hubs import Hubs
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.hub import Hub

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_rules import KUEUE
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.test_hub import filled
 from webhook.clock import LoopClock
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import Unavailable
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.job import REST_SECONDS, UNSEEN_SECONDS

@@ -11,7 +11,7 @@ import pytest
 
 from manifests import cel, fleet, output, policies, reconciler_policies, registrations, rights_to_use, top, unqueued
 from tests.unit.manifests.documents import documents_of, named
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.kinds.shipped import APPWRAPPER, TRAINJOB

@@ -10,9 +10,9 @@ import orjson
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
-from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
+from webhook.core.notation import names
 from webhook.core.quota.fence import Fence
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from webhook.core.model.policy import Taint
-from webhook.core.model.quantity import parse
 from webhook.core.nodes.node import NodeRecord
+from webhook.core.notation.quantity import parse
 from webhook.wire.watch import version_number
 
 

@@ -17,15 +17,15 @@ from webhook.cluster.nodes.daemon_set import StoredDaemonSet
 from webhook.cluster.nodes.moves import on_nodes, strays, with_moves
 from webhook.cluster.nodes.node import StoredNode
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.amounts import Amounts
 from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Flavor
-from webhook.core.model.quantity import MILLI
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import PODS
 from webhook.core.nodes.shape import Shape, shape_of
+from webhook.core.notation.amounts import Amounts
+from webhook.core.notation.quantity import MILLI
 from webhook.core.placement.fit import place_most
 from webhook.core.placement.overlay import Asked
 

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from webhook.core.model.counted import counted
-from webhook.core.model.counted_jobs import resource_text
+from webhook.core.notation.counted import counted
+from webhook.core.notation.counted_jobs import resource_text
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.visibility.documents.conditions import is_true
 from webhook.visibility.http.tables import Document

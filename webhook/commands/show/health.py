@@ -17,8 +17,8 @@ from webhook.controllers.ledger.quarantine import kept_since, places_of
 from webhook.controllers.reporting.announce import REBUILD_WAITS
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.text import LedgerCorrupt
-from webhook.core.model import names
-from webhook.core.model.counted import counted
+from webhook.core.notation import names
+from webhook.core.notation.counted import counted
 from webhook.dialects.kueue import objects as kueue
 from webhook.dialects.registry import resource_of
 from webhook.errors import ApiError, Forbidden, NotFound

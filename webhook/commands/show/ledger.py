@@ -13,8 +13,8 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
-from webhook.core.model import amounts, names
-from webhook.core.model.counted import counted
+from webhook.core.notation import amounts, names
+from webhook.core.notation.counted import counted
 from webhook.core.pod_group.ensemble import uid_of
 from webhook.core.quota.tree import for_people
 from webhook.errors import NotFound

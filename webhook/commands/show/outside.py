@@ -6,8 +6,8 @@ from typing import Any, Final
 import orjson
 
 from webhook.commands.show.reading import read_api
-from webhook.core.model import amounts, names, quantity
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation import amounts, names, quantity
+from webhook.core.notation.problem import Unreadable
 from webhook.errors import ApiError
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.kinds.rest_paths import object_path

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from webhook.core.model.counted_jobs import resource_text
+from webhook.core.notation.counted_jobs import resource_text
 from webhook.visibility.documents.queue import FULL_NAME
 from webhook.visibility.http.tables import Document
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError, Forbidden, NotFound, TuttiError, Unavailable, WrongName
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import by_name

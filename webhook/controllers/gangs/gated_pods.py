@@ -15,9 +15,9 @@ from webhook.cluster.view import View
 from webhook.controllers.gangs.assess import Step, assess
 from webhook.controllers.writes.effects import Effect, PodWrite
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
-from webhook.core.model.eviction import ENDED
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Flavor
+from webhook.core.reasons.eviction import ENDED
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches import pod as pod_patches
 from webhook.jobs.plain_pods.groups import POD_GROUP, seated

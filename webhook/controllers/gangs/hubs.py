@@ -18,8 +18,8 @@ from webhook.controllers.gangs.stops import Stops
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.fleet.silence import Heard
-from webhook.core.model import names
-from webhook.core.model.eviction import HUB_SILENT
+from webhook.core.notation import names
+from webhook.core.reasons.eviction import HUB_SILENT
 from webhook.errors import ApiError
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches import job as patches

@@ -17,7 +17,7 @@ import structlog
 
 from webhook.cluster.feeds import Feeds
 from webhook.controllers.gang_record import GangRecords
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api

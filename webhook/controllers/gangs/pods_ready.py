@@ -25,10 +25,10 @@ from webhook.cluster.view import NODES, View
 from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.counted import counted, does
-from webhook.core.model.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.shared import shared
+from webhook.core.notation.counted import counted, does
+from webhook.core.reasons.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
 from webhook.jobs.kinds.shipped import JOB
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord, Requeue

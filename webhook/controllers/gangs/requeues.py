@@ -12,7 +12,7 @@ from math import inf
 from typing import Final
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.eviction import HELD, HOLDS, LIMIT_REACHED, NO_PERMIT, NOT_ADMITTED, SIBLING_STOPPED
+from webhook.core.reasons.eviction import HELD, HOLDS, LIMIT_REACHED, NO_PERMIT, NOT_ADMITTED, SIBLING_STOPPED
 from webhook.jobs.reading.record import JobRecord, Requeue
 
 PERMIT_SECONDS: Final = 30.0

@@ -19,7 +19,7 @@ from webhook.core.ledger import bounds, pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.reading.record import JobRecord
 
 ENTRY_BYTES_MIN: Final = 128

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from webhook.core.model.moments import time_text
+from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import Api
 from webhook.untyped.values import seconds

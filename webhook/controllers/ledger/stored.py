@@ -8,7 +8,7 @@ import orjson
 
 from webhook import metrics
 from webhook.core.ledger import text as ledger_text
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import NotFound
 from webhook.kube.api import METADATA, STRATEGIC_PATCH, Api
 from webhook.wire.watch import version_number

@@ -14,7 +14,7 @@ import orjson
 import structlog
 
 from webhook.cluster.view import View
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError, Unavailable
 from webhook.jobs.reading.gating import record_gated_by
 from webhook.jobs.reading.record import JobRecord

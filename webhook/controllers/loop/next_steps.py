@@ -19,9 +19,9 @@ from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger import bounds
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.eviction import ENDED, HELD
 from webhook.core.model.gang import Gang
 from webhook.core.model.settings import EngineSettings
+from webhook.core.reasons.eviction import ENDED, HELD
 from webhook.jobs.patches import job as patches
 from webhook.jobs.reading.record import JobRecord
 from webhook.untyped.editing import Patch

@@ -39,8 +39,8 @@ from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger import bounds
 from webhook.core.ledger.record import Changes
-from webhook.core.model.reasons import Code, Reason
 from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.errors import ApiError, Conflict, NotFound

@@ -12,12 +12,12 @@ from webhook import metrics
 from webhook.cluster.view import DAEMON_SETS, NODES, View
 from webhook.controllers.reporting.events import NONE, EventRecorder, Regarding
 from webhook.core.ledger.record import Ledger, Reservation
-from webhook.core.model import amounts, names
-from webhook.core.model.blockers import StartsBy
-from webhook.core.model.counted import counted
-from webhook.core.model.eviction import HELD
-from webhook.core.model.moments import time_text
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation import amounts, names
+from webhook.core.notation.counted import counted
+from webhook.core.notation.moments import time_text
+from webhook.core.reasons.blockers import StartsBy
+from webhook.core.reasons.eviction import HELD
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord, Requeue

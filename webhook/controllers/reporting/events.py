@@ -17,7 +17,7 @@ import structlog
 
 from webhook import metrics
 from webhook.controllers.reporting.event_queue import EventQueue
-from webhook.core.model.moments import time_text
+from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError
 from webhook.kube.api import METADATA, Api
 from webhook.wire.times import micro_time_text

@@ -22,9 +22,9 @@ from webhook.controllers.reporting.status_documents import (
     local_queue_status,
     pod_group_status,
 )
-from webhook.core.model.moments import time_text
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy
+from webhook.core.notation.moments import time_text
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects import elastic_quota_tree
 from webhook.dialects.kueue import objects as kueue

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from webhook.cluster.queue_counts import Counts, QueueTotals, active_condition
-from webhook.core.model import amounts, quantity
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.policy import FlavorResource, LocalQueue, Queue, Quota
+from webhook.core.model.policy import LocalQueue, Queue, Quota
+from webhook.core.notation import amounts, quantity
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.tree import Node, for_people
 
 Status = dict[str, Any]

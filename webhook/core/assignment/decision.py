@@ -23,15 +23,13 @@ from webhook.core.assignment.preemption import (
 )
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.barriers import Barrier, StopsNobody
 from webhook.core.model.gang import ANYWHERE, Gang
-from webhook.core.model.policy import Flavor, FlavorResource, NodeFit, PreemptionPolicy, Queue
-from webhook.core.model.reasons import Code
+from webhook.core.model.policy import Flavor, NodeFit, PreemptionPolicy, Queue
 from webhook.core.model.settings import EngineSettings
-from webhook.core.model.wake_keys import Owed
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.shape import shape_of
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.placement.ceilings import Ceilings
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
@@ -40,6 +38,9 @@ from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.reasons.barriers import Barrier, StopsNobody
+from webhook.core.reasons.reasons import Code
+from webhook.core.reasons.wake_keys import Owed
 
 UNBOUND = Assignment(Mode.FIT, 0, {}, {})
 """What a gang without queue is assigned."""

@@ -20,8 +20,9 @@ from webhook.core.assignment.preemption import (
     was_given,
     within_own,
 )
-from webhook.core.model.names import COUNTED
-from webhook.core.model.policy import FlavorResource, PreemptionPolicy
+from webhook.core.model.policy import PreemptionPolicy
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.names import COUNTED
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 
 Share = tuple[int, Fraction]

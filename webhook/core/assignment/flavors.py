@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from webhook.core.assignment.request import Choice, Option, Request
-from webhook.core.model.policy import FlavorResource, Fungibility, Preference, SearchPolicy
-from webhook.core.model.reasons import Code
+from webhook.core.model.policy import Fungibility, Preference, SearchPolicy
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.reasons.reasons import Code
 
 
 class Mode(IntEnum):

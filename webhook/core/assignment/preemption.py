@@ -15,7 +15,8 @@ from typing import Protocol
 
 from webhook.core.assignment.flavors import Mode
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue
+from webhook.core.model.policy import PreemptionPolicy, Queue
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 

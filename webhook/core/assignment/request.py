@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 
 from webhook.core.assignment.node_match import misfit
 from webhook.core.ledger.record import MAX_JOBS_REQUEST
-from webhook.core.model import amounts
 from webhook.core.model.gang import Gang, PodSet
-from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
-from webhook.core.model.policy import Flavor, FlavorResource, Queue, ResourceGroup
-from webhook.core.model.problem import some
-from webhook.core.model.quantity import MILLI
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.model.policy import Flavor, Queue, ResourceGroup
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation import amounts
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
+from webhook.core.notation.problem import some
+from webhook.core.notation.quantity import MILLI
+from webhook.core.reasons.reasons import Code, Reason
 
 ClassKey = tuple[object, ...]
 """What gangs of one queue have in common that get the same answer."""

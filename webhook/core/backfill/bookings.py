@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.backfill.timetable import Booking, Timetable
-from webhook.core.model.policy import FlavorResource
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
 

@@ -21,14 +21,15 @@ from itertools import pairwise
 
 from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
-from webhook.core.model.barriers import BehindStarved
-from webhook.core.model.policy import FlavorResource, Queue
-from webhook.core.model.wake_keys import Owed
+from webhook.core.model.policy import Queue
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.reasons.barriers import BehindStarved
+from webhook.core.reasons.wake_keys import Owed
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from math import inf
 
 from webhook.core.backfill.bookings import Head, head_at, owns
 from webhook.core.backfill.timetable import Booking, Start, Timetable
-from webhook.core.model.barriers import BehindHead, Passing
-from webhook.core.model.wake_keys import QueueHead
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor
+from webhook.core.reasons.barriers import BehindHead, Passing
+from webhook.core.reasons.wake_keys import QueueHead
 
 
 @dataclass(slots=True)

@@ -5,10 +5,10 @@ for quota. A head has room booked (``backfill``) only while it waits for quota a
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from webhook.core.model.wake_keys import BeforeHeads
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons.wake_keys import BeforeHeads
 
 
 @dataclass(slots=True)

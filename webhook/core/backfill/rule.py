@@ -33,14 +33,14 @@ from webhook.core.backfill.head_plan import HeadPlan, ends_at
 from webhook.core.backfill.heads import Heads, before_heads, waits_for_quota
 from webhook.core.backfill.timetable import Booking, Start, Timetable
 from webhook.core.ledger.record import Booked
-from webhook.core.model.barriers import BehindHead, Passing
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.wake_keys import QueueHead, WakeKey
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.reasons.barriers import BehindHead, Passing
+from webhook.core.reasons.wake_keys import QueueHead, WakeKey
 
 _Basis = tuple[object, ...]
 """What a plan is made from, but for the time."""

@@ -14,11 +14,11 @@ from operator import itemgetter
 
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import ClassKey
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.reasons import Code
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.reasons.reasons import Code
 
 
 @dataclass(frozen=True, slots=True)

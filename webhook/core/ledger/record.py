@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.core.model.gang import Gang, PodPrice
-from webhook.core.model.names import COUNTED
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.shared import shared
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.names import COUNTED
+from webhook.core.notation.quantity import MILLI
 
 MAX_JOBS_REQUEST: Final = 1000
 """Each gang asks one of a pseudo-resource that counts gangs, in thousandths."""

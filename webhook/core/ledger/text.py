@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from webhook.core.ledger.record import Booked, Claim, Ledger, Membership, Reservation, ReservedPodSet
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.policy import FlavorResource
 from webhook.core.model.shared import shared
+from webhook.core.notation.amounts import FlavorResource
 
 SCHEMA: Final = 2
 """The newest that is known: an index that lists pages."""

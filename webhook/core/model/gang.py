@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from webhook.core.model import amounts
-from webhook.core.model.amounts import Amounts
-from webhook.core.model.reasons import Reason
+from webhook.core.notation import amounts
+from webhook.core.notation.amounts import Amounts
+from webhook.core.reasons.reasons import Reason
 
 GRACE_SECONDS_MAX: Final = 3600
 """How long pods of a gang may take to go when they are stopped; an admission policy holds pods and deletions to it."""

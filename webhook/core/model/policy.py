@@ -7,23 +7,9 @@ An absent limit is ``None`` (unlimited), never a large number; an absent nominal
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from webhook.core.model.gang import Gang, Requirement, Toleration
-from webhook.core.model.names import GUARANTEED, PREEMPTIBLE_JOBS
-from webhook.core.model.problem import Problem
-
-
-class FlavorResource(NamedTuple):
-    """The unit of accounting: one resource of one flavor."""
-
-    flavor: str
-    resource: str
-
-    @property
-    def is_internal(self) -> bool:
-        """It only tells gangs that may be preempted from those that may not: nothing to show as quota."""
-        return self.resource.startswith((GUARANTEED, PREEMPTIBLE_JOBS))
+from webhook.core.notation.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

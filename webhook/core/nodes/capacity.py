@@ -12,8 +12,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from webhook.core.model import amounts
-from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
@@ -23,6 +21,8 @@ from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
 from webhook.core.nodes.index import Index, Room
 from webhook.core.nodes.node import UNBOUNDED, NodeRecord
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation import amounts
+from webhook.core.notation.amounts import Amounts
 
 SHAPES_MAX = 256
 """Indexes kept; the one used longest ago goes first."""

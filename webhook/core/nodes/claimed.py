@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.allotment import Allotment
+from webhook.core.notation.amounts import Amounts
 
 _NOTHING: Final[Mapping[str, int]] = {}
 

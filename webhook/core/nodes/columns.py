@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from webhook.core.model.quantity import MILLI
 from webhook.core.nodes.domains import keep_last
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.quantity import MILLI
 
 VERDICTS_MAX: Final = 64
 """Shapes, but for what they request, of which is known which nodes they may use; the one asked for longest ago goes."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.model.amounts import Amounts
 from webhook.core.model.policy import Taint
+from webhook.core.notation.amounts import Amounts
 
 PODS = "pods"
 """The resource of which each pod takes one."""

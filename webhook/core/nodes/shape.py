@@ -10,8 +10,8 @@ from typing import Final
 
 from webhook.core.model.gang import PodSet, Requirement, Toleration
 from webhook.core.model.policy import Flavor, Taint, requirement_holds, tolerates
-from webhook.core.model.quantity import MILLI
 from webhook.core.nodes.node import PODS, UNBOUNDED, NodeRecord
+from webhook.core.notation.quantity import MILLI
 
 CORDON = Taint("node.kubernetes.io/unschedulable")
 """Who tolerates it is bound to a cordoned node all the same."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Policy, Queue, StopPolicy
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.reasons.reasons import Code, Reason
 
 
 def why_closed(queue: Queue) -> Reason | None:

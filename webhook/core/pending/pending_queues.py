@@ -11,16 +11,17 @@ from dataclasses import replace
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import compile_request
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource, Policy, PreemptionPolicy
-from webhook.core.model.reasons import Reason
+from webhook.core.model.policy import Policy, PreemptionPolicy
 from webhook.core.model.settings import EngineSettings
-from webhook.core.model.wake_keys import Freed, QueueHead, WakeKey
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.eligibility import why_closed, why_ineligible
 from webhook.core.pending.gang_state import ALLOWED, Event, GangState
 from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.pending.queueing import EquivalenceClass, PendingGang, PendingQueue, class_key
 from webhook.core.pending.wake_index import Bottleneck, BottleneckOrder, Need, WakeIndex
 from webhook.core.quota.tree import Node, QuotaTree
+from webhook.core.reasons.reasons import Reason
+from webhook.core.reasons.wake_keys import Freed, QueueHead, WakeKey
 
 
 class PendingQueues:

@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.assignment.request import ClassKey, Request
-from webhook.core.model.barriers import Barrier
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.core.model.policy import FlavorResource, PreemptionPolicy, Queue, Strategy
-from webhook.core.model.reasons import Reason
+from webhook.core.model.policy import PreemptionPolicy, Queue, Strategy
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.gang_state import ALLOWED, Event, GangState
 from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.reasons.barriers import Barrier
+from webhook.core.reasons.reasons import Reason
 
 OrderKey = tuple[float, int, float, str]
 """Rank, negated priority, time, uid: smaller goes first."""

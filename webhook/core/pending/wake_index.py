@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.wake_keys import Freed, WakeKey
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Node
+from webhook.core.reasons.wake_keys import Freed, WakeKey
 
 BottleneckOrder = tuple[int, int, float, str]
 """Borrow level, negated priority, time, uid: as a cycle's entry order orders."""

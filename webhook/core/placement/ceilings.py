@@ -10,13 +10,13 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.columns import Asks
 from webhook.core.nodes.domains import keep_last
 from webhook.core.nodes.index import Index
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.prefilter import Prefilter
 

@@ -2,15 +2,15 @@
 
 from collections import Counter
 
-from webhook.core.model import amounts, names, quantity
-from webhook.core.model.amounts import Amounts
-from webhook.core.model.counted import counted, does
 from webhook.core.model.gang import Nearness
-from webhook.core.model.reasons import Code, Reason
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import PODS
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation import amounts, names, quantity
+from webhook.core.notation.amounts import Amounts
+from webhook.core.notation.counted import counted, does
 from webhook.core.placement.misplaced import Misplaced
+from webhook.core.reasons.reasons import Code, Reason
 
 
 def misplaced(found: Misplaced) -> Reason:

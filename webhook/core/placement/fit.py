@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge, nsmallest
 
-from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.index import Index, Room
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.near import in_order, levels_of, place_near, units
 from webhook.core.placement.overlay import Asked, Overlay

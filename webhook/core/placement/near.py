@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Final
 
-from webhook.core.model import names
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.domains import Domain, Path
 from webhook.core.nodes.index import Index, Room
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation import names
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked, Overlay
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.model import amounts
-from webhook.core.model.amounts import Amounts
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.index import Index, Room
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation import amounts
+from webhook.core.notation.amounts import Amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ counts do not decide, for several sets or slices, all pods are placed to know: t
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from webhook.core.model.amounts import Amounts
 from webhook.core.nodes.capacity import Capacity
+from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.reasons import Reason
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.gang_state import HOLDING, GangState
 from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.ensemble import Key, Part
 from webhook.core.pod_group.group import Group
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons.reasons import Reason
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan, Preempted
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
-from webhook.core.model.counted import counted, does
 from webhook.core.model.gang import Gang, PodSet
-from webhook.core.model.problem import some
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation.counted import counted, does
+from webhook.core.notation.problem import some
+from webhook.core.reasons.reasons import Code, Reason
 
 Key = tuple[str, str]
 """Namespace and name of a PodGroup."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.problem import some
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation.problem import some
 from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.ensemble import Key, Part
+from webhook.core.reasons.reasons import Code, Reason
 
 
 @dataclass(slots=True)

@@ -13,9 +13,10 @@ from heapq import nsmallest
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource, heir
-from webhook.core.model.wake_keys import Promisee
+from webhook.core.model.policy import heir
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.tree import AmountsByFlavor, Node, QuotaTree, Usage
+from webhook.core.reasons.wake_keys import Promisee
 
 
 @dataclass(frozen=True, slots=True, eq=False)

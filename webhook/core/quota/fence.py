@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import amounts
 from webhook.core.model.gang import PodPrice, Requirement
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import requirement_holds
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation import amounts
+from webhook.core.notation.quantity import MILLI
 
 _OBJECTS: Final = "count/pods"
 """Counts stored pods, ended ones too; every other key only those that have not ended."""

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import amounts
-from webhook.core.model.barriers import FenceFull, NotStated
 from webhook.core.model.gang import Gang, PodPrice
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.reasons import Holder
+from webhook.core.notation import amounts
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.barriers import FenceFull, NotStated
+from webhook.core.reasons.reasons import Holder
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ way. Sums are exact: what all borrow is what all lend.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.tree import AmountsByFlavor, Node
 
 

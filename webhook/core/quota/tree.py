@@ -19,8 +19,9 @@ taken.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.model.names import COUNTED
-from webhook.core.model.policy import Cohort, FlavorResource, Policy, Queue, Quota, ResourceGroup
+from webhook.core.model.policy import Cohort, Policy, Queue, Quota, ResourceGroup
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.names import COUNTED
 
 AmountsByFlavor = Mapping[FlavorResource, int]
 """Flavor and resource to thousandths."""

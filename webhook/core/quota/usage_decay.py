@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from webhook.core.model.policy import LocalQueue
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import UsageDecay
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor
 

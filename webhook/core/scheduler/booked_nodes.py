@@ -22,13 +22,13 @@ from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.flavors import Mode
 from webhook.core.ledger.record import Claim, Reservation, with_places
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.wake_keys import NodesFreed
 from webhook.core.nodes.claimed import Claimed
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocation
+from webhook.core.reasons.wake_keys import NodesFreed
 from webhook.core.scheduler.state import State
 
 Smallest = Callable[[EquivalenceClass, Decision], Reservation]

@@ -15,15 +15,16 @@ from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.flavors import Mode
 from webhook.core.assignment.preemption import Candidate, Variant
 from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
-from webhook.core.model.eviction import LOCAL_QUEUE_STOPPED, QUEUE_STOPPED
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource, StopPolicy
-from webhook.core.model.wake_keys import QueueHead
+from webhook.core.model.policy import StopPolicy
 from webhook.core.nodes.allotment import Allotment
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.reasons.eviction import LOCAL_QUEUE_STOPPED, QUEUE_STOPPED
+from webhook.core.reasons.wake_keys import QueueHead
 from webhook.core.scheduler import booked_nodes, claims
 from webhook.core.scheduler.growth import Room, grow, joining
 from webhook.core.scheduler.plan import Plan, Preempted, Stopped

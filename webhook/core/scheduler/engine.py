@@ -17,16 +17,17 @@ from typing import Final
 from webhook.core.assignment.request import compile_request
 from webhook.core.ledger.record import Booked, Claim, Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource, Policy, Queue
-from webhook.core.model.reasons import Reason
+from webhook.core.model.policy import Policy, Queue
 from webhook.core.model.settings import EngineSettings
-from webhook.core.model.wake_keys import NodesFreed
 from webhook.core.nodes.capacity import Capacity
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import class_key
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.usage_decay import LocalName
+from webhook.core.reasons.reasons import Reason
+from webhook.core.reasons.wake_keys import NodesFreed
 from webhook.core.scheduler.cycle import Cycle, drain
 from webhook.core.scheduler.explain import never, why_waiting
 from webhook.core.scheduler.plan import Plan

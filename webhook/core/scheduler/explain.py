@@ -11,8 +11,22 @@ from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Block, Judge, Mode, Verdict, assign, nearest_way
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Claim
-from webhook.core.model.barriers import HELD_UP, Barrier, FenceFull, reason_of
-from webhook.core.model.blockers import (
+from webhook.core.model.gang import Gang
+from webhook.core.model.policy import Queue
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.counted import counted
+from webhook.core.notation.moments import time_text
+from webhook.core.notation.problem import some
+from webhook.core.pending.gang_state import GangState
+from webhook.core.pending.queueing import EquivalenceClass, PendingGang
+from webhook.core.placement.explain import misplaced, why_misplaced
+from webhook.core.placement.holders import holders
+from webhook.core.placement.misplaced import Misplaced
+from webhook.core.quota.allocations import Allocation, Allocations
+from webhook.core.quota.tree import Node, Usage
+from webhook.core.reasons.barriers import HELD_UP, Barrier, FenceFull, reason_of
+from webhook.core.reasons.blockers import (
     Blocker,
     KeptForOthers,
     QuotaMissing,
@@ -23,20 +37,7 @@ from webhook.core.model.blockers import (
     render,
     render_all,
 )
-from webhook.core.model.counted import counted
-from webhook.core.model.gang import Gang
-from webhook.core.model.moments import time_text
-from webhook.core.model.policy import FlavorResource, Queue
-from webhook.core.model.problem import some
-from webhook.core.model.reasons import Code, Holder, Reason
-from webhook.core.nodes.capacity import Capacity
-from webhook.core.pending.gang_state import GangState
-from webhook.core.pending.queueing import EquivalenceClass, PendingGang
-from webhook.core.placement.explain import misplaced, why_misplaced
-from webhook.core.placement.holders import holders
-from webhook.core.placement.misplaced import Misplaced
-from webhook.core.quota.allocations import Allocation, Allocations
-from webhook.core.quota.tree import Node, Usage
+from webhook.core.reasons.reasons import Code, Holder, Reason
 from webhook.core.scheduler.growth import extra, joining, one_more
 from webhook.core.scheduler.state import State
 

@@ -13,10 +13,11 @@ from webhook.core.assignment.decision import Decider
 from webhook.core.assignment.request import Choice, compile_request
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model.gang import PodSet
-from webhook.core.model.names import COUNTED
-from webhook.core.model.policy import FlavorResource, Policy
+from webhook.core.model.policy import Policy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.names import COUNTED
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Mode
 from webhook.core.backfill.heads import before_heads
-from webhook.core.model.barriers import BehindHead
-from webhook.core.model.policy import FlavorResource, PreemptionPolicy
-from webhook.core.model.reasons import Code
-from webhook.core.model.wake_keys import BesideHead, Freed, NamespaceFences, NodesFreed, QueueHead, Releasing, WakeKey
+from webhook.core.model.policy import PreemptionPolicy
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.pending.wake_index import BottleneckOrder, Need
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.reasons.barriers import BehindHead
+from webhook.core.reasons.reasons import Code
+from webhook.core.reasons.wake_keys import BesideHead, Freed, NamespaceFences, NodesFreed, QueueHead, Releasing, WakeKey
 from webhook.core.scheduler.state import State
 
 

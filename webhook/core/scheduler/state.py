@@ -14,11 +14,11 @@ from webhook.core.backfill.rule import Backfill
 from webhook.core.ledger.bounds import fits_alone
 from webhook.core.ledger.record import Claim, Reservation, with_places
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource, Policy
+from webhook.core.model.policy import Policy
 from webhook.core.model.settings import EngineSettings
-from webhook.core.model.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
@@ -27,6 +27,7 @@ from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree
 from webhook.core.quota.usage_decay import DecayedUsage
+from webhook.core.reasons.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
 from webhook.core.scheduler.usage_order import UsageOrder
 
 LOWEST: Final = (-sys.maxsize, 0.0, "")

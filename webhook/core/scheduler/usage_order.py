@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import FlavorResource
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import PendingQueue
 from webhook.core.quota.allocations import Allocations

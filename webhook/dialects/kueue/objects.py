@@ -10,7 +10,6 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from webhook.core.model import names
 from webhook.core.model.policy import (
     Cohort,
     Flavor,
@@ -26,6 +25,7 @@ from webhook.core.model.policy import (
     Strategy,
     Topology,
 )
+from webhook.core.notation import names
 from webhook.dialects import selector
 from webhook.dialects.fragment import Fragment, opened
 from webhook.dialects.kueue import checks as kueue_checks

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from webhook.core.model import names
-from webhook.core.model.problem import Problem
+from webhook.core.notation import names
+from webhook.core.notation.problem import Problem
 from webhook.dialects.place import Place
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from webhook.core.model import names
-from webhook.core.model.problem import Problem
+from webhook.core.notation import names
+from webhook.core.notation.problem import Problem
 from webhook.errors import NotFound, PolicyError, in_words
 from webhook.fleet.credentials import kubeconfig
 from webhook.kube.api import Api

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from webhook.core.model.problem import Problem, shown
+from webhook.core.notation.problem import Problem, shown
 from webhook.errors import PolicyError
 from webhook.untyped import yaml_text
 from webhook.untyped.values import items, mappings

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.core.model.counted import counted
+from webhook.core.notation.counted import counted
 from webhook.errors import TooLarge
 from webhook.kube.list_watch import PAGE_SIZE
 from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, shallow_with_pauses

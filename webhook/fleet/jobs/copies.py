@@ -7,7 +7,7 @@ from webhook.core.fleet.dispatch import NO_OFFER, NOWHERE, Dispatch, Offer
 from webhook.core.fleet.permit import permits
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode, offer_of
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.untyped import editing, paths

@@ -16,7 +16,7 @@ from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import UnreadableRecord, encode
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
 from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted

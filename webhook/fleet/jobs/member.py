@@ -24,7 +24,8 @@ from webhook.core.fleet.silence import Heard
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names, neighbours
+from webhook.core.notation import names
+from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Invalid, NotFound, TooLarge, Unavailable
 from webhook.fleet.jobs import answers
 from webhook.fleet.jobs.copies import copy_read, offer_text

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.fleet.dispatch import Dispatch
-from webhook.core.model import names
-from webhook.core.model.moments import time_text
+from webhook.core.notation import names
+from webhook.core.notation.moments import time_text
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.reading.job import read

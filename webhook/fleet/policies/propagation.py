@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from webhook.core.model.policy import LabelSelector
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.dialects.place import Place
 from webhook.dialects.selector import label_selector
 from webhook.untyped import paths

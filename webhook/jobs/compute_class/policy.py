@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from webhook.core.model.problem import Problem, Unreadable
+from webhook.core.notation.problem import Problem, Unreadable
 from webhook.errors import PolicyError
 from webhook.untyped import yaml_text
 from webhook.untyped.forms import problems_of

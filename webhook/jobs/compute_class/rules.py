@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from webhook.core.model import quantity
-from webhook.core.model.amounts import maximum
-from webhook.core.model.problem import Problem, Unreadable
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation import quantity
+from webhook.core.notation.amounts import maximum
+from webhook.core.notation.problem import Problem, Unreadable
+from webhook.core.notation.quantity import MILLI
 from webhook.jobs.compute_class.policy import ComputeClass, ComputeClassPolicy, Mode, Rule, Shapes
 from webhook.jobs.pricing.pod_requests import price
 from webhook.untyped import paths

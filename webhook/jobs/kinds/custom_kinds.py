@@ -22,8 +22,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook.core.model import quantity
-from webhook.core.model.problem import Problem, Unreadable
+from webhook.core.notation import quantity
+from webhook.core.notation.problem import Problem, Unreadable
 from webhook.errors import PolicyError
 from webhook.jobs.kinds.kind import (
     AddedContainer,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds import custom_kinds
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.shipped import ENTRIES

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import (
     AddedContainer,
     Factor,

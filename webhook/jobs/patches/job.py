@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
-from webhook.core.model.eviction import HUB_SILENT, PREPARING
 from webhook.core.model.gang import Toleration
 from webhook.core.model.policy import Flavor
+from webhook.core.notation import names
+from webhook.core.reasons.eviction import HUB_SILENT, PREPARING
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.template import schedule, stamp, wanted_of

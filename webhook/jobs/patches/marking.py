@@ -8,7 +8,7 @@ Both are computed as "what the object should be" and then as the difference, so 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.sites import Place, PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
 from webhook.core.model.pods import PodRecord, WaitingPod
 from webhook.core.model.policy import Flavor
+from webhook.core.notation import names
 from webhook.jobs.patches.template import schedule, stamp, wanted_of
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import JobRecord, Requeue, Template

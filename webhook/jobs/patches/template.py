@@ -7,9 +7,9 @@ under the precondition that the object has not moved on, which is why removals a
 from collections.abc import Mapping
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
 from webhook.core.model.gang import Toleration
 from webhook.core.model.policy import Flavor
+from webhook.core.notation import names
 from webhook.jobs.reading.record import Admission, Template
 from webhook.untyped import paths
 from webhook.untyped.editing import Patch

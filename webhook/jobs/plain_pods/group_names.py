@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.model import names
-from webhook.core.model.problem import Problem, shown
+from webhook.core.notation import names
+from webhook.core.notation.problem import Problem, shown
 from webhook.jobs.reading.gating import pod_group_of, queue_label
 from webhook.untyped import paths
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.core.model import names
-from webhook.core.model.counted import counted
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.problem import Problem
+from webhook.core.notation import names
+from webhook.core.notation.counted import counted
+from webhook.core.notation.problem import Problem
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods.group_names import number_of_pods
 from webhook.jobs.plain_pods.pod_group import NO_GROUP, PodGroupRecord

@@ -6,10 +6,10 @@ from typing import Any
 import orjson
 import structlog
 
-from webhook.core.model import names
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord, WaitingPod
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation import names
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.plain_pods.group_names import group_of, size_of_group
 from webhook.jobs.plain_pods.groups import gang_uid, role_of
 from webhook.jobs.pod_sets.sites import PodSetSite

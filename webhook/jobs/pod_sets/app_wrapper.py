@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, PodSetSource
 from webhook.jobs.kinds.shipped import ENTRIES, JOB, JOBSET, PYTORCHJOB, RAYCLUSTER, RAYJOB
 from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, from_source, read_count, refuse_too_many

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core.model import names, quantity
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation import names, quantity
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pod_sets import app_wrapper, spark, train_job
 from webhook.jobs.pod_sets.sites import PodSetSite, read_count
 from webhook.jobs.pricing.context import ReadContext

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from webhook.core.model.counted import counted
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation.counted import counted
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
 from webhook.untyped import paths
 from webhook.untyped.paths import Path

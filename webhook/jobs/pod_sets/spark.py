@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pod_sets.sites import PodSetSite, read_count
 from webhook.untyped import paths
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
 from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, from_source, read_count
 from webhook.jobs.pricing.context import ReadContext

@@ -12,8 +12,8 @@ job's own object for that, and Kueue's objects need not state limits.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from webhook.core.model import amounts, quantity
-from webhook.core.model.amounts import Amounts
+from webhook.core.notation import amounts, quantity
+from webhook.core.notation.amounts import Amounts
 from webhook.jobs.pricing.pod_requests import price, with_limit_range_defaults, with_pod_level_defaults
 
 _FIELDS: Final = ("initContainers", "containers")

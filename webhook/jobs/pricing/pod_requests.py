@@ -13,9 +13,9 @@ and is not known here makes the pod unpriceable: it is refused by name, never ta
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from webhook.core.model import amounts, quantity
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation import amounts, quantity
+from webhook.core.notation.problem import Unreadable
 
 # fmt: off
 POD_FIELDS: Final = frozenset(

@@ -8,7 +8,7 @@ infeasible) counts as it runs. Init containers are resized only where they are s
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.model import quantity
+from webhook.core.notation import quantity
 from webhook.wire.pods import ContainerStatus, Status
 
 _Amounts = Mapping[str, Any]

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import Any, Final, NamedTuple
 
-from webhook.core.model import names
-from webhook.core.model.counted import counted
 from webhook.core.model.gang import Gang, PodSet
-from webhook.core.model.problem import Problem, Unreadable
+from webhook.core.notation import names
+from webhook.core.notation.counted import counted
+from webhook.core.notation.problem import Problem, Unreadable
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.find import find_pod_sets
 from webhook.jobs.pod_sets.sites import PodSetSite

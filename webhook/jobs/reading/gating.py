@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
-from webhook.core.model import names
 from webhook.core.model.policy import Policy
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation import names
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.find import find_pod_sets, stated_labels

@@ -11,10 +11,10 @@ import orjson
 from webhook.core.fleet import text as placed
 from webhook.core.fleet.dispatch import Phase
 from webhook.core.fleet.permit import permits
-from webhook.core.model import names
 from webhook.core.model.gang import Gang
-from webhook.core.model.problem import Problem
 from webhook.core.model.shared import shared
+from webhook.core.notation import names
+from webhook.core.notation.problem import Problem
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.sites import PodSetSite

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from webhook.core.model.problem import some
+from webhook.core.notation.problem import some
 
 _SHOWN: Final = 10
 _OF_THE_SYSTEM: Final = "system-"

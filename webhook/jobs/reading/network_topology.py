@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from webhook.core.model import names
 from webhook.core.model.gang import Nearness, PodSet
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import NetworkTier, ReadContext

@@ -2,7 +2,7 @@
 
 What Tutti alone writes is written by its account, and at creation by the mutating webhook; on an object that waits for
 nobody it is refused, whoever writes it and wherever in the object it stands. The webhook and the generated admission
-policies both read this table, and a test walks ``core.model.names`` for names that it lacks.
+policies both read this table, and a test walks ``core.notation.names`` for names that it lacks.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from webhook.core.model import names
+from webhook.core.notation import names
 
 
 class Form(StrEnum):

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.core.model import names
-from webhook.core.model.counted import counted
 from webhook.core.model.gang import Nearness, PodPrice, PodSet, Requirement, Toleration
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation import names
+from webhook.core.notation.counted import counted
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.pricing.host_ports import host_ports

@@ -19,7 +19,7 @@ from webhook import assembly
 from webhook.clock import Clock, SystemClock
 from webhook.config import Config
 from webhook.core.fleet.dispatch import Dispatch, Phase
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from webhook.core.model import quantity
+from webhook.core.notation import quantity
 from webhook.errors import ApiError, Conflict, Invalid, NotFound, TuttiError, Unavailable
 from webhook.kube.api import Api
 from webhook.laboratory.demo import files

@@ -18,8 +18,8 @@ from typing import Any, Final
 import yaml
 
 from webhook.clock import SystemClock
-from webhook.core.model import quantity
-from webhook.core.model.names import SYSTEM_NAMESPACE
+from webhook.core.notation import quantity
+from webhook.core.notation.names import SYSTEM_NAMESPACE
 from webhook.errors import NotFound, TuttiError
 from webhook.kube.api import Api
 from webhook.kube.http import connect, connected

@@ -14,8 +14,8 @@ from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
-from webhook.core.model import names
 from webhook.core.model.pods import PodRecord
+from webhook.core.notation import names
 from webhook.jobs.plain_pods import pod as pod_record
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer

@@ -14,7 +14,7 @@ from rich.console import Console
 from webhook.clock import Clock, SystemClock
 from webhook.commands import terminal
 from webhook.config import Config, engine_settings, load
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.errors import WRONG, PolicyError
 from webhook.laboratory.dry_run import tables
 from webhook.laboratory.dry_run.cycles import Run

@@ -12,10 +12,10 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import encode_entry
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Policy, StopPolicy
-from webhook.core.model.problem import Problem
-from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation.problem import Problem
 from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.laboratory.dry_run.one_head import OneHeadEngine

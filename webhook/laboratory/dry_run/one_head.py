@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.reasons import Code, Reason
 from webhook.core.model.settings import EngineSettings
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 from webhook.laboratory.dry_run.one_head_cycle import one_head_cycle

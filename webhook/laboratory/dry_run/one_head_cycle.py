@@ -10,13 +10,14 @@ from webhook.core.assignment.flavors import Assignment, Mode
 from webhook.core.assignment.preemption import Candidate, Preemptor
 from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.ledger.record import reserve
-from webhook.core.model.barriers import StopsNobody, reason_of
-from webhook.core.model.policy import FlavorResource, PreemptionPolicy
-from webhook.core.model.reasons import Code, Reason
-from webhook.core.model.wake_keys import Freed, NamespaceFences, WakeKey
+from webhook.core.model.policy import PreemptionPolicy
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.tree import AmountsByFlavor, Usage
+from webhook.core.reasons.barriers import StopsNobody, reason_of
+from webhook.core.reasons.reasons import Code, Reason
+from webhook.core.reasons.wake_keys import Freed, NamespaceFences, WakeKey
 from webhook.core.scheduler.cycle import admit, grow_all, stop_all
 from webhook.core.scheduler.explain import awaiting, barred, explain
 from webhook.core.scheduler.plan import Plan, Preempted

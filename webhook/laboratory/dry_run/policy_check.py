@@ -15,10 +15,10 @@ from rich.tree import Tree
 
 from webhook.commands import terminal
 from webhook.config import Config
-from webhook.core.model import quantity
-from webhook.core.model.counted import counted
 from webhook.core.model.policy import LabelSelector, Policy, StopPolicy
-from webhook.core.model.problem import Problem, shown, some
+from webhook.core.notation import quantity
+from webhook.core.notation.counted import counted
+from webhook.core.notation.problem import Problem, shown, some
 from webhook.core.quota.tree import Node, QuotaTree
 from webhook.dialects import compiler
 from webhook.dialects.fragment import source_of

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.laboratory.dry_run.cycles import Cycle, Run, Waiting
 from webhook.laboratory.dry_run.workloads.entrant import is_ours
 from webhook.visibility.documents.workload import reason_document

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.model.gang import Gang
-from webhook.core.model.reasons import Reason
 from webhook.core.pending.queueing import EquivalenceClass, OrderKey
 from webhook.core.quota.tree import Node
+from webhook.core.reasons.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)

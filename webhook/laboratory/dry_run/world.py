@@ -14,10 +14,10 @@ from webhook.cluster.waiting import waiting_gang
 from webhook.config import Config, engine_settings
 from webhook.controllers.loop import namespaces
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import quantity
 from webhook.core.model.gang import Gang
-from webhook.core.model.problem import Problem, Unreadable
-from webhook.core.model.reasons import Reason
+from webhook.core.notation import quantity
+from webhook.core.notation.problem import Problem, Unreadable
+from webhook.core.reasons.reasons import Reason
 from webhook.dialects import compiler, resource_quota
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import with_custom

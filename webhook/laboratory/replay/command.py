@@ -16,8 +16,8 @@ from webhook.commands import terminal
 from webhook.config import engine_settings
 from webhook.config import load as load_config
 from webhook.core.model.policy import Policy
-from webhook.core.model.problem import Problem
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation.problem import Problem
 from webhook.dialects import compiler
 from webhook.errors import WRONG, PolicyError
 from webhook.laboratory.dry_run.files import objects as files

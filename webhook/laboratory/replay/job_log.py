@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 
 GPU: Final = "nvidia.com/gpu"
 CPU: Final = "cpu"

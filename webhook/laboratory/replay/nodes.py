@@ -13,12 +13,12 @@ from typing import Any, Final
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, Taint
-from webhook.core.model.problem import Problem
-from webhook.core.model.quantity import MILLI, QuantityError, parse
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import PODS, NodeRecord
 from webhook.core.nodes.shape import shape_of
+from webhook.core.notation.problem import Problem
+from webhook.core.notation.quantity import MILLI, QuantityError, parse
 from webhook.core.placement.overlay import Asked
 from webhook.errors import PolicyError
 from webhook.laboratory.dry_run.files import objects as files

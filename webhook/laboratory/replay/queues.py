@@ -19,8 +19,8 @@ from webhook.core.model.policy import (
     Quota,
     ResourceGroup,
 )
-from webhook.core.model.problem import Problem
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation.problem import Problem
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.elastic_quota_tree import queue_object_name
 from webhook.dialects.place import is_subdomain

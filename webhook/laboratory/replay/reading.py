@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.errors import PolicyError, in_words
 from webhook.laboratory.replay import helios, philly, swf
 from webhook.laboratory.replay.job_log import JobLog

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.laboratory.dry_run.report import problem_documents
 from webhook.laboratory.dry_run.tables import show_problem
 from webhook.laboratory.replay.job_log import GPU, Job, JobLog, window_of

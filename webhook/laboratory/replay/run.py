@@ -17,8 +17,8 @@ from webhook.config import Start
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, Policy
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation.quantity import MILLI
 from webhook.core.placement.overlay import Asked
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from webhook.clock import Clock
-from webhook.core.model.moments import time_text
+from webhook.core.notation.moments import time_text
 from webhook.laboratory.simulated.admission import pods
 from webhook.laboratory.simulated.admission.quota import Quotas
 from webhook.laboratory.simulated.admission.webhooks import Admission, Attributes

@@ -21,7 +21,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from webhook.clock import Clock, SystemClock
-from webhook.core.model.moments import time_text
+from webhook.core.notation.moments import time_text
 from webhook.errors import TuttiError
 from webhook.server.review.metrics import CERTIFICATE_EXPIRY
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
 from webhook.jobs.reading.gating import is_child, is_noted, managed_by_other, owner_of, queue_label

@@ -7,7 +7,7 @@ it is settled by the authenticated user; an ownerReference alone proves nothing.
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gating import owner_of
 from webhook.jobs.reading.ours import own_marks

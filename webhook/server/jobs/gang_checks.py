@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from webhook.core.ledger import bounds
-from webhook.core.model import counted_jobs, names, quantity
-from webhook.core.model.barriers import reason_of
-from webhook.core.model.blockers import TooMuch, render
-from webhook.core.model.counted import counted
 from webhook.core.model.gang import GRACE_SECONDS_MAX, Gang
-from webhook.core.model.quantity import MILLI
-from webhook.core.model.reasons import Reason
+from webhook.core.notation import counted_jobs, names, quantity
+from webhook.core.notation.counted import counted
+from webhook.core.notation.quantity import MILLI
+from webhook.core.reasons.barriers import reason_of
+from webhook.core.reasons.blockers import TooMuch, render
+from webhook.core.reasons.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import network_topology, status
 from webhook.jobs.reading.gang import GangReading, read_gang

@@ -9,9 +9,9 @@ and pods that have ended for good, which a larger number does not bring back, ar
 from collections.abc import Mapping
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
-from webhook.core.model import quantity
-from webhook.core.model.counted import counted
 from webhook.core.model.gang import Gang, PodSet
+from webhook.core.notation import quantity
+from webhook.core.notation.counted import counted
 
 
 def growth(old: Gang | None, new: Gang, reservation: Reservation | None) -> str | None:

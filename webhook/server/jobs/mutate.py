@@ -11,7 +11,7 @@ waits at its old place.
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches.marking import gate_pod, mark, marked
 from webhook.jobs.plain_pods.groups import gang_uid

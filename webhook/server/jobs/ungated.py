@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.reading.gating import pod_group_of
 from webhook.jobs.reading.ours import misplaced_queues, own_marks
 from webhook.server.review.answer import Answer, Refusal, allow, deny

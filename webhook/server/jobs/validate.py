@@ -8,7 +8,7 @@ runs (``changes``).
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gang import GangReading
 from webhook.jobs.reading.gating import is_child, managed_by_other, pending

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.model import names
-from webhook.core.model.barriers import reason_of
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation import names
+from webhook.core.notation.problem import Unreadable
+from webhook.core.reasons.barriers import reason_of
 from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.pricing.resizing import as_held
 from webhook.server.pods.excess import excess_over

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation, ReservedPodSet
-from webhook.core.model import names
-from webhook.core.model.counted import counted, does
 from webhook.core.model.gang import PodPrice
+from webhook.core.notation import names
+from webhook.core.notation.counted import counted, does
 from webhook.jobs.plain_pods.groups import gang_uid, role_of
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.pods.excess import added_by_others, excess_over

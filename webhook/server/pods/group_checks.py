@@ -5,8 +5,8 @@ that contradict each other, a pod too many) is told at the door as far as it is 
 """
 
 from webhook.cluster.view import View
-from webhook.core.model import names
-from webhook.core.model.counted import counted
+from webhook.core.notation import names
+from webhook.core.notation.counted import counted
 from webhook.jobs.plain_pods.group_names import not_a_number, number_of_pods
 from webhook.jobs.plain_pods.groups import Terms, terms, terms_of, vacancies
 from webhook.jobs.reading import network_topology

@@ -1,7 +1,7 @@
 """Pods of no gang: within what reservations leave of their namespace's fences."""
 
-from webhook.core.model.barriers import reason_of
 from webhook.core.model.gang import PodPrice
+from webhook.core.reasons.barriers import reason_of
 from webhook.server.pods.review import PodReview, PodRules
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.cluster.view import View
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.patches.marking import prefer_nodes
 from webhook.server.review.answer import ALLOW, Answer, patch
 from webhook.server.review.pod_facts import Misshapen, mapping

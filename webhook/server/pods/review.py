@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook.cluster.view import View
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.server.pods.tally import Tally
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny

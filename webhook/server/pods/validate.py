@@ -7,9 +7,9 @@ review on to the owning replica are the gate's business.
 from typing import Final
 
 from webhook.core.ledger.bounds import RESOURCE_NAMES_MAX
-from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation import names
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pricing.pod_requests import price
 from webhook.server.pods.changes import judge_change, judge_resize
 from webhook.server.pods.gang_pods import judge_member, judge_waiting

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
-from webhook.core.model.reasons import Reason
+from webhook.core.notation import names
+from webhook.core.reasons.reasons import Reason
 from webhook.jobs.compute_class.policy import ComputeClassPolicy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import ReadContext

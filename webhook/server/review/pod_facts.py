@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.core.model import names
-from webhook.core.model.problem import Problem
+from webhook.core.notation import names
+from webhook.core.notation.problem import Problem
 from webhook.jobs.plain_pods.group_names import group_of, held_by_kueue, kueue_group_named, misgrouped, size_of_group
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.jobs.reading.record import Owner

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.pricing.context import NetworkTier
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import amounts, eviction
-from webhook.core.model.counted import counted, does
-from webhook.core.model.moments import time_text
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation import amounts
+from webhook.core.notation.counted import counted, does
+from webhook.core.notation.moments import time_text
+from webhook.core.reasons import eviction
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.record import Admission, JobRecord
 from webhook.visibility.documents.milestones import Milestones

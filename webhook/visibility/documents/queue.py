@@ -12,8 +12,9 @@ from uuid import UUID, uuid5
 
 from webhook.cluster.queue_counts import QueueTotals, Usage, active_condition
 from webhook.core.assignment.fair_sharing import Share
-from webhook.core.model import amounts, quantity
-from webhook.core.model.policy import FlavorResource, LocalQueue, Policy, Queue
+from webhook.core.model.policy import LocalQueue, Policy, Queue
+from webhook.core.notation import amounts, quantity
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.loans import Loans
 from webhook.core.quota.tree import Node, QuotaTree, for_people
 from webhook.dialects import elastic_quota_tree, volcano

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from webhook.core.ledger.record import ReservedPodSet
-from webhook.core.model import amounts, quantity
 from webhook.core.model.gang import PodSet
-from webhook.core.model.moments import time_text
-from webhook.core.model.reasons import Reason
+from webhook.core.notation import amounts, quantity
+from webhook.core.notation.moments import time_text
+from webhook.core.reasons.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.visibility.documents.conditions import Facts, conditions
 from webhook.visibility.http.group import API_VERSION, WORKLOADS

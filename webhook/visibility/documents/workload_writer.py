@@ -16,10 +16,10 @@ from webhook.cluster.view import View
 from webhook.cluster.waiting import RELEASED
 from webhook.config import Start
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.counted import does
-from webhook.core.model.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation.counted import does
 from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.reasons.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.record import JobRecord
 from webhook.visibility.documents.conditions import Facts

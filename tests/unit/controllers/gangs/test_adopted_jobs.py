@@ -13,7 +13,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, PODS, P
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace

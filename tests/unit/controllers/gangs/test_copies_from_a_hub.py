@@ -10,7 +10,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, Stage, 
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
 from webhook.core.fleet.permit import permits
 from webhook.core.ledger.text import META, PERMITS
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

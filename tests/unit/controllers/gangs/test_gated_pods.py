@@ -10,10 +10,10 @@ from webhook.cluster.waiting import waiting_gang
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.gated_pods import assess_pod_group, liftable, lifting, next_step, stopping, voiding
 from webhook.core.ledger.record import Ledger, Reservation, reserve
-from webhook.core.model import names
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord, WaitingPod
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation import names
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.plain_pods import groups
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord

@@ -16,7 +16,7 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.patches.marking import gate_pod
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.kube.api import MERGE_PATCH

@@ -10,7 +10,7 @@ import pytest
 from webhook.cluster.view import View
 from webhook.controllers.gang_record import GangRecords
 from webhook.controllers.gangs.pod_proof import PodProof
-from webhook.core.model import names
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.virtual_time
 

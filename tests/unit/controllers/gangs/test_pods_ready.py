@@ -15,9 +15,9 @@ from webhook.config import Start
 from webhook.controllers.gangs.pods_ready import PodsReady, Started
 from webhook.controllers.gangs.requeues import is_hold, requeue_of
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
+from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid
 from webhook.jobs.plain_pods.pod import decode
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord

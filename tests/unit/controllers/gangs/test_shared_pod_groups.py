@@ -16,7 +16,7 @@ from webhook.config import Config
 from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 

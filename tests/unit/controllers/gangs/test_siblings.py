@@ -18,9 +18,9 @@ from webhook.controllers.gangs.siblings import (
     with_their_siblings,
 )
 from webhook.core.ledger.record import Membership, Reservation
-from webhook.core.model.eviction import SIBLING_STOPPED
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
+from webhook.core.reasons.eviction import SIBLING_STOPPED
 from webhook.jobs.patches import job as patches
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import Admission, JobRecord

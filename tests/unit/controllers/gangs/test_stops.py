@@ -11,7 +11,7 @@ from webhook.controllers.gangs.stops import Stops
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger.record import Membership, Reservation
-from webhook.core.model.eviction import START_TIMEOUT
+from webhook.core.reasons.eviction import START_TIMEOUT
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading.record import JobRecord
 

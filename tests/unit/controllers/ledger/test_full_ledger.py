@@ -18,7 +18,7 @@ from webhook.controllers.ledger.ledger_room import SHARE
 from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import bounds, pages
 from webhook.core.ledger import text as ledger_text
-from webhook.core.model.reasons import Code
+from webhook.core.reasons.reasons import Code
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.objects import validation

@@ -13,7 +13,7 @@ from webhook.controllers.ledger.stored import Objects, Stored
 from webhook.core.ledger import pages, text
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import Decoder
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -22,7 +22,7 @@ from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import Unavailable
 from webhook.jobs.patches.marking import gate_pod
 from webhook.jobs.plain_pods.groups import gang_uid

@@ -11,7 +11,7 @@ from webhook.core.ledger import pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.bounds import entry_bytes
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.reasons import Code
+from webhook.core.reasons.reasons import Code
 
 LIMIT = 80_000
 

@@ -13,7 +13,7 @@ from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger import pages, text
 from webhook.core.ledger.pages import Found
 from webhook.core.ledger.record import Reservation
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
 

@@ -15,7 +15,7 @@ from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster

@@ -23,7 +23,7 @@ from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.leadership import REST_MAX_SECONDS
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
-from webhook.core.model.moments import time_text
+from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.election import parse

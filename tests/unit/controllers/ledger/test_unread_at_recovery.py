@@ -13,7 +13,7 @@ from tests.unit.controllers.gangs.test_orphans import job_set, leader
 from tests.unit.controllers.ledger.test_ledger_rules import LEDGER, POLICY, waiting_job
 from webhook.assembly import ReconcilerParts
 from webhook.cluster.view import POD_GROUPS
-from webhook.core.model.reasons import Code
+from webhook.core.reasons.reasons import Code
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time

@@ -10,7 +10,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY,
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import ApiServersClock, LoopClock, SteadyClock, telling
 from webhook.config import Config
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.kube.election import leader_of, readable_seconds
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.wire.times import unix_seconds

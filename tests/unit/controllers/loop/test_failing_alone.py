@@ -17,8 +17,8 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
-from webhook.core.model import names
-from webhook.core.model.reasons import Code
+from webhook.core.notation import names
+from webhook.core.reasons.reasons import Code
 from webhook.jobs.patches import job as patches
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster

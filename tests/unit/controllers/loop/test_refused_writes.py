@@ -13,7 +13,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import PODS, POLICY, pod_gr
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Start
-from webhook.core.model.reasons import Code
+from webhook.core.reasons.reasons import Code
 from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 

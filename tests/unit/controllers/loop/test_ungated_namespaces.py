@@ -13,7 +13,7 @@ from tests.unit.laboratory.simulated.clients import Client
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time

@@ -10,7 +10,7 @@ import pytest
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading.gating import gated_by
 from webhook.laboratory.simulated.cluster import SimulatedCluster

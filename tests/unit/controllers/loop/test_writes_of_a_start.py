@@ -12,7 +12,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import PODS, POLICY, waitin
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.laboratory.simulated.api import SimulatedApi
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.unit.visibility.world import World
 from webhook.controllers.reporting.announce import LOOKED_AT_MAX, UNREADABLE_SECONDS, Announcer
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 
 

@@ -9,7 +9,6 @@ from webhook.core.assignment.request import Choice, Option, Request, Want, charg
 from webhook.core.model.gang import Nearness, PodPrice, PodSet, Requirement, Toleration
 from webhook.core.model.policy import (
     Flavor,
-    FlavorResource,
     Fungibility,
     Preemption,
     PreemptionPolicy,
@@ -18,8 +17,9 @@ from webhook.core.model.policy import (
     SearchPolicy,
     Taint,
 )
-from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings, Transformation
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 from webhook.laboratory.dry_run.one_head import OneHeadEngine
 

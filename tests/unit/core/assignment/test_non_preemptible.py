@@ -7,8 +7,8 @@ import pytest
 from tests.unit.core.worlds import World, gang, queue
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Policy
-from webhook.core.model.reasons import Code
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 from webhook.dialects.compiler import compile_policy
 

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.policy import Preemption, PreemptionPolicy, StopPolicy, Strategy
-from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings
+from webhook.core.reasons.reasons import Code
 
 LOWER = PreemptionPolicy.LOWER_PRIORITY
 NEWER = PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY

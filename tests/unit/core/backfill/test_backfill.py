@@ -10,9 +10,9 @@ from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.assignment.decision import Decider, Decision
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Cohort, Preemption, PreemptionPolicy, Strategy
-from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.reasons import Code
 
 BACKFILL = Strategy.BACKFILL
 

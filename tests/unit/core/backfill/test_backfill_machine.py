@@ -17,8 +17,9 @@ from tests.unit.core.random_worlds import nodes
 from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.backfill.timetable import Booking
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import Cohort, FlavorResource, Queue, Strategy
-from webhook.core.model.quantity import MILLI
+from webhook.core.model.policy import Cohort, Queue, Strategy
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.quantity import MILLI
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.quota.tree import Node, Usage
 from webhook.core.scheduler.plan import Plan

@@ -2,8 +2,8 @@
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.model.policy import StopPolicy
-from webhook.core.model.reasons import Code
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 from webhook.laboratory.dry_run.one_head import OneHeadEngine
 

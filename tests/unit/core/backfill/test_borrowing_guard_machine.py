@@ -15,12 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.policy import Cohort, FlavorResource, Preemption, PreemptionPolicy, Queue, StopPolicy
-from webhook.core.model.quantity import MILLI
-from webhook.core.model.reasons import Code
+from webhook.core.model.policy import Cohort, Preemption, PreemptionPolicy, Queue, StopPolicy
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, Usage
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 

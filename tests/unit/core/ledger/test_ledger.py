@@ -11,7 +11,7 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Booked, Claim, Ledger, Reservation, ReservedPodSet
 from webhook.core.ledger.text import Decoder, LedgerCorrupt
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.policy import FlavorResource
+from webhook.core.notation.amounts import FlavorResource
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz-.", min_size=1, max_size=12)
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(1, 10**15), max_size=3)

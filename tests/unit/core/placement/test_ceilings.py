@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness
-from webhook.core.model.names import HOSTNAME
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.names import HOSTNAME
 from webhook.core.placement.ceilings import Ceilings
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced

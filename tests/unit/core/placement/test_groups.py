@@ -5,14 +5,14 @@ from collections import Counter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from webhook.core.model.amounts import Amounts
 from webhook.core.model.gang import Nearness
-from webhook.core.model.names import HOSTNAME
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.index import Index, Room
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.amounts import Amounts
+from webhook.core.notation.names import HOSTNAME
 from webhook.core.placement.fit import place
 from webhook.core.placement.near import MOST_SEATS
 from webhook.core.placement.overlay import Asked

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness
-from webhook.core.model.names import HOSTNAME
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import PODS, NodeRecord
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.names import HOSTNAME
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked

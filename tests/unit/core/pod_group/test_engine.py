@@ -10,14 +10,14 @@ from tests.unit.core.random_worlds import gangs, nodes
 from tests.unit.core.worlds import World, cohort, gang, group, policy, queue
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation
-from webhook.core.model.barriers import reason_of
 from webhook.core.model.gang import Gang
-from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import Preemption, PreemptionPolicy, Queue, StopPolicy
-from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation.names import MAX_JOBS
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.barriers import reason_of
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 
 LOWER = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)

@@ -9,8 +9,8 @@ from tests.unit.core.worlds import gang
 from webhook.core.ledger.record import Ledger, Membership, Reservation, reserve
 from webhook.core.ledger.text import decode, encode, encode_entry
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.core.model.names import MAX_JOBS
-from webhook.core.model.policy import FlavorResource
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.names import MAX_JOBS
 from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.ensemble import Part
 

@@ -6,7 +6,7 @@ from tests.fuzz.costs import counted
 from tests.unit.core.pod_group.test_engine import Shared, job
 from tests.unit.core.worlds import queue
 from webhook.core.model.gang import PodPrice, PodSet
-from webhook.core.model.reasons import Code
+from webhook.core.reasons.reasons import Code
 
 
 @pytest.mark.parametrize("quorum", [1_000_000, 1_000, 1])

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from tests.fuzz.costs import counted
 from webhook.core.ledger.record import Reservation, reserve
-from webhook.core.model.barriers import FenceFull, reason_of
 from webhook.core.model.gang import Gang, PodPrice, PodSet, Requirement
 from webhook.core.model.pods import PodRecord, WaitingPod
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons.barriers import FenceFull, reason_of
 
 GPU = "requests.nvidia.com/gpu"
 ONE_GPU = PodPrice({"nvidia.com/gpu": 1000, "cpu": 1000}, {"nvidia.com/gpu": 1000})

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import cohort, policy, queue
-from webhook.core.model.policy import FlavorResource
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.loans import Loans, loans, spread
 from webhook.core.quota.tree import Node, QuotaTree, Usage
 

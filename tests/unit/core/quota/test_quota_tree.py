@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.worlds import cohort, policy, queue
 from webhook.core.assignment.fair_sharing import share
-from webhook.core.model.policy import FlavorResource
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.tree import QuotaTree, Usage
 
 CPU = FlavorResource("default", "cpu")

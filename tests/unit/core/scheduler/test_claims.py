@@ -9,7 +9,7 @@ from tests.unit.core.leaders import next_leader
 from tests.unit.core.worlds import World, gang, policy, queue
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import LocalQueue, Preemption, PreemptionPolicy, StopPolicy
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
 
 LOWER = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)

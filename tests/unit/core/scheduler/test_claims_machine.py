@@ -17,11 +17,11 @@ from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.ledger.record import Claim, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Cohort, Preemption, PreemptionPolicy, Queue, Strategy
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
-from webhook.core.model.wake_keys import QueueHead
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.tree import Usage
+from webhook.core.reasons.wake_keys import QueueHead
 from webhook.core.scheduler.plan import Plan
 
 FAIR = EngineSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))

@@ -6,10 +6,10 @@ import pytest
 
 from tests.unit.core.worlds import World, cohort, gang, group, queue
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import LabelSelector, LocalQueue, Preemption, PreemptionPolicy, StopPolicy, Strategy
-from webhook.core.model.reasons import Code
+from webhook.core.notation.names import MAX_JOBS
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler import cycle
 from webhook.core.scheduler.plan import Stopped
 

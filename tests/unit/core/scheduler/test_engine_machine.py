@@ -20,12 +20,12 @@ from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Policy, PreemptionPolicy, Queue, Strategy
-from webhook.core.model.quantity import MILLI
 from webhook.core.model.settings import EngineSettings
-from webhook.core.model.wake_keys import QueueHead
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import Node, QuotaTree, Usage
+from webhook.core.reasons.wake_keys import QueueHead
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 

@@ -4,8 +4,8 @@ from tests.unit.core.leaders import next_leader, stored
 from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Preemption, PreemptionPolicy, Strategy
-from webhook.core.model.reasons import Code
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 
 

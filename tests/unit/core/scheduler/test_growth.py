@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from tests.unit.core.worlds import World, gang, group, queue
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang, Nearness, PodPrice, PodSet
-from webhook.core.model.names import MAX_JOBS
 from webhook.core.model.policy import Flavor
-from webhook.core.model.quantity import MILLI
-from webhook.core.model.reasons import Code
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import shape_of
+from webhook.core.notation.names import MAX_JOBS
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.reasons import Code
 
 MAIN = PodSet("main", 2, PodPrice({"cpu": MILLI}))
 

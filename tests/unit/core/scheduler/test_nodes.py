@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
 from webhook.core.model.gang import Nearness
 from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy
-from webhook.core.model.reasons import Code
 from webhook.core.nodes import capacity
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
@@ -17,6 +16,7 @@ from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 
 

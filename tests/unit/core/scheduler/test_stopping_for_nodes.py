@@ -12,7 +12,6 @@ from tests.unit.core.worlds import LABELS, cohort, gang, group, policy, queue
 from webhook.core.assignment.decision import Decider
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Flavor, Fungibility, Preemption, PreemptionPolicy, Queue, SearchPolicy
-from webhook.core.model.reasons import Code
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import NodeRecord
@@ -22,6 +21,7 @@ from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler import booked_nodes
 from webhook.core.scheduler.engine import Engine
 

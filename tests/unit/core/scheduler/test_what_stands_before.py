@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from tests.unit.core.worlds import World, gang, group, queue
-from webhook.core.model.blockers import QuotaMissing, QuotaTooLow, StartsBy, StartUnknown, TooMuch, render
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, Preemption, PreemptionPolicy, Queue, Strategy
-from webhook.core.model.quantity import MILLI
-from webhook.core.model.reasons import Code
+from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.blockers import QuotaMissing, QuotaTooLow, StartsBy, StartUnknown, TooMuch, render
+from webhook.core.reasons.reasons import Code
 
 NOBODY = "preemption finds no gang that may be stopped; "
 

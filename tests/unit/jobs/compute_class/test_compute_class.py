@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.jobs.objects_of_kinds import load
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.errors import PolicyError
 from webhook.jobs.compute_class import policy as compute_class_policy
 from webhook.jobs.compute_class.policy import Mode, Rule, parse, shipped

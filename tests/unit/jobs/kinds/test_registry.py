@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.jobs.objects_of_kinds import CONTEXT, apply
-from webhook.core.model import names
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation import names
+from webhook.core.notation.quantity import MILLI
 from webhook.errors import PolicyError
 from webhook.jobs.kinds.custom_kinds import load_custom
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, kind_of, load, record_of
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches import marking
 from webhook.jobs.patches.marking import gate_pod, marked

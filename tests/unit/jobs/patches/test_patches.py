@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.jobs.objects_of_kinds import NAMES, apply, flavor, kind_of, load, record_of, reservation_of
 from webhook.core.ledger.record import with_places
-from webhook.core.model import names
 from webhook.core.model.gang import Toleration
+from webhook.core.notation import names
 from webhook.dialects.compiler import compile_policy
 from webhook.jobs.patches import job as patches
 from webhook.jobs.patches import marking

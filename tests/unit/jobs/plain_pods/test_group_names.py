@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.plain_pods import group_names
 
 GROUP, COUNT, QUEUE = names.KUEUE_POD_GROUP, names.KUEUE_POD_COUNT, "kueue.x-k8s.io/queue-name"

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.jobs.objects_of_kinds import apply, flavor
 from webhook.core.ledger.record import Reservation, reserve
-from webhook.core.model import names
 from webhook.core.model.gang import Toleration
 from webhook.core.model.pods import PodRecord
+from webhook.core.notation import names
 from webhook.jobs.patches import pod as pod_patches
 from webhook.jobs.patches.marking import gate_pod
 from webhook.jobs.plain_pods import groups

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model.problem import Unreadable
-from webhook.core.model.quantity import MILLI, parse
+from webhook.core.notation.problem import Unreadable
+from webhook.core.notation.quantity import MILLI, parse
 from webhook.jobs.pricing.pod_requests import (
     CONTAINER_FIELDS,
     POD_FIELDS,

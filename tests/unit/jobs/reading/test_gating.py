@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from tests.unit.jobs.objects_of_kinds import kind_of, load, record_of, special
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.pricing.context import context_from
 from webhook.jobs.reading.gating import GateRule, gated_by, queue_label
 

@@ -6,7 +6,7 @@ import pytest
 
 from webhook.core.fleet.dispatch import NOWHERE, Phase
 from webhook.core.fleet.text import encode
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS, of_hub
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import NO_CONTEXT

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.unit.jobs.objects_of_kinds import apply, kind_of, load, record_of, reservation_of, special
 from tests.unit.jobs.patches.test_patches import FLAVORS, REQUEUE
 from tests.unit.jobs.reading.test_reading import ODD, places
-from webhook.core.model import names
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation import names
+from webhook.core.notation.quantity import MILLI
 from webhook.jobs.patches import job as patches
 from webhook.jobs.patches import marking
 from webhook.jobs.pod_sets.train_job import MANAGER

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.jobs.objects_of_kinds import CONTEXT, NAMES, kind_of, load, record_of, reservation_of
-from webhook.core.model import names
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation import names
+from webhook.core.notation.quantity import MILLI
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.jobs.objects_of_kinds import load, record_of
-from webhook.core.model import names
 from webhook.core.model.gang import Nearness
+from webhook.core.notation import names
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.pod_set import pod_set_of

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.core.worlds import World, gang, queue
 from webhook.core.model.policy import LabelSelector, Preemption, PreemptionPolicy, Strategy
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.laboratory.dry_run.one_head import OneHeadEngine
 
 TEAM = LabelSelector({"kubernetes.io/metadata.name": "team"})

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load
 from tests.unit.server.reviews import ALICE, Answered, ask, job, reservation, review, stored, view, with_ledger
 from webhook.cluster.view import View
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, of_hub
 from webhook.jobs.patches.marking import marked

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load, reservation_of, special
 from tests.unit.server.reviews import ALICE, Answered, ask, review, view, with_ledger
 from webhook.cluster.view import View
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked

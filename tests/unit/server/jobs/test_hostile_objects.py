@@ -19,7 +19,7 @@ from tests.unit.server.reviews import (
     view,
     with_ledger,
 )
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.server.gate import Gate
 from webhook.server.review.settings import GateSettings
 

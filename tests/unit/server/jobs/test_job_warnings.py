@@ -7,9 +7,9 @@ import pytest
 from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load
 from tests.unit.server.reviews import GPU, ask, containers, create, review, stored, view, with_quota
 from webhook.cluster.waiting import waiting_gang
-from webhook.core.model import names
 from webhook.core.model.policy import LocalQueue, Policy, Queue
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation import names
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS, of_hub
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.plain_pods import pod_group

@@ -21,8 +21,8 @@ from tests.unit.server.reviews import (
     view,
 )
 from webhook.cluster.view import View
-from webhook.core.model import names
 from webhook.core.model.policy import LocalQueue, Policy, Queue
+from webhook.core.notation import names
 from webhook.jobs.compute_class.policy import Mode, Rule
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import mark, marked

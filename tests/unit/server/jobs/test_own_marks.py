@@ -22,7 +22,7 @@ from tests.unit.server.reviews import (
     view,
     with_ledger,
 )
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Form, Place, Writer, own_marks
 from webhook.server.gate import Gate
 

@@ -22,7 +22,7 @@ from tests.unit.server.reviews import (
     with_ledger,
 )
 from webhook.cluster.view import View
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import ReadContext

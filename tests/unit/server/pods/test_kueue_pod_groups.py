@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from tests.unit.server.reviews import ALICE, JOB_CONTROLLER, Answered, ask, pod, review, view, with_ledger, with_quota
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.plain_pods.pod import decode
 from webhook.server.gate import Gate

@@ -26,8 +26,8 @@ from tests.unit.server.reviews import (
 )
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger
-from webhook.core.model import names
 from webhook.core.model.gang import PodPrice
+from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.plain_pods.groups import gang_uid

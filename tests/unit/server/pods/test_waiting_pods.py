@@ -19,7 +19,7 @@ from tests.unit.server.reviews import (
     with_quota,
 )
 from webhook.core.ledger.record import Reservation, ReservedPodSet
-from webhook.core.model import names
+from webhook.core.notation import names
 from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid, role_of
 from webhook.jobs.plain_pods.pod import decode

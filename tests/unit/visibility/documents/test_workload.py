@@ -8,10 +8,10 @@ import pytest
 from tests.unit.visibility.world import NOW, World
 from webhook.cluster.waiting import waiting_gang
 from webhook.controllers.gangs import requeues
-from webhook.core.model import eviction
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.reasons import eviction
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import Admission, Owner, Requeue

@@ -5,7 +5,7 @@ left out.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.dialects.place import Place
 from webhook.jobs.pricing.context import ReadContext, context_from
 from webhook.laboratory.dry_run.files.objects import Object, label

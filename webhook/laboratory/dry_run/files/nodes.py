@@ -8,8 +8,8 @@ import orjson
 from webhook.cluster.nodes.node import decode
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.view import View
-from webhook.core.model.problem import Problem
-from webhook.core.model.quantity import QuantityError
+from webhook.core.notation.problem import Problem
+from webhook.core.notation.quantity import QuantityError
 from webhook.laboratory.dry_run.files.objects import Object, label
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 import yaml
 
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.dialects import config_map, resource_quota
 from webhook.dialects.registry import RESOURCE_QUOTA, RESOURCES, resource_of
 from webhook.errors import in_words

@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from webhook.cluster.view import View
-from webhook.core.model.problem import Problem, Unreadable
+from webhook.core.notation.problem import Problem, Unreadable
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches.marking import gate_pod
 from webhook.jobs.plain_pods import group_names

@@ -6,7 +6,7 @@ Taken as absent it would change decisions: a gang that holds quota would wait, a
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.model.problem import Problem
+from webhook.core.notation.problem import Problem
 from webhook.dialects.place import Place
 from webhook.laboratory.dry_run.files.objects import label
 from webhook.wire.times import unix_seconds

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from webhook.config import Start
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.names import MAX_JOBS
-from webhook.core.model.policy import FlavorResource, Policy
-from webhook.core.model.reasons import Reason
+from webhook.core.model.policy import Policy
 from webhook.core.model.settings import EngineSettings
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.names import MAX_JOBS
+from webhook.core.reasons.reasons import Reason
 from webhook.jobs.pricing.context import ReadContext
 
 

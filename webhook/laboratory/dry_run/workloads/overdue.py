@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.core.model.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Policy, StopPolicy
+from webhook.core.reasons.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.laboratory.dry_run.workloads.entrant import Surroundings
 from webhook.untyped import paths
 from webhook.untyped.values import seconds

@@ -15,10 +15,10 @@ from typing import Any, Final
 from webhook.cluster.waiting import behind_gates
 from webhook.core.assignment.request import Request, compile_request
 from webhook.core.ledger.record import Reservation, ReservedPodSet
-from webhook.core.model import names, quantity
 from webhook.core.model.gang import Gang, PodSet
-from webhook.core.model.problem import Unreadable
-from webhook.core.model.reasons import Code, Reason
+from webhook.core.notation import names, quantity
+from webhook.core.notation.problem import Unreadable
+from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.kind import Factor, JobKind, Layout, PodSetSource
 from webhook.jobs.pod_sets.find import find_pod_sets
 from webhook.jobs.pricing.context import ReadContext

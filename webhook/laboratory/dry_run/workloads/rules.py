@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from webhook.core.model import quantity
-from webhook.core.model.problem import Unreadable
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation import quantity
+from webhook.core.notation.problem import Unreadable
+from webhook.core.notation.quantity import MILLI
 from webhook.untyped import paths
 
 _POD_SETS_MAX: Final = 18

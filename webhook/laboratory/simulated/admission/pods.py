@@ -7,7 +7,7 @@ webhook under test has to know.
 from collections.abc import Mapping
 from typing import Any
 
-from webhook.core.model import quantity
+from webhook.core.notation import quantity
 from webhook.laboratory.simulated.objects.store import Store
 from webhook.laboratory.simulated.requests.refusals import Json, Refused
 

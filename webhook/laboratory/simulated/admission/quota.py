@@ -8,8 +8,8 @@ shared. Enforcement is exact: usage follows the stored pods, and the check and t
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from webhook.core.model import quantity
 from webhook.core.model.gang import PodPrice
+from webhook.core.notation import quantity
 from webhook.laboratory.simulated.objects.resources import Resource
 from webhook.laboratory.simulated.objects.store import Event, Store, Stored
 from webhook.laboratory.simulated.requests.refusals import Json, forbidden

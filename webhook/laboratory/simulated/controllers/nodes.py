@@ -10,8 +10,8 @@ import re
 from random import Random
 from typing import Any, Final
 
-from webhook.core.model import quantity
 from webhook.core.model.gang import PodPrice
+from webhook.core.notation import quantity
 from webhook.laboratory.simulated.controllers import pods
 from webhook.laboratory.simulated.controllers.base import Controller, Pace
 from webhook.laboratory.simulated.objects.conditions import with_condition

@@ -7,7 +7,7 @@ are collected, as the kinds' strategies say.
 
 from typing import Final
 
-from webhook.core.model.moments import time_text
+from webhook.core.notation.moments import time_text
 from webhook.laboratory.simulated.objects.resources import Resource
 from webhook.laboratory.simulated.objects.store import Stored
 from webhook.laboratory.simulated.requests.refusals import Json, delete_conflict

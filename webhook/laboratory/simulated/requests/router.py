@@ -7,7 +7,7 @@ from typing import Final
 
 import orjson
 
-from webhook.core.model.names import SYSTEM_NAMESPACE
+from webhook.core.notation.names import SYSTEM_NAMESPACE
 from webhook.kube.api import APPLY_PATCH, MERGE_PATCH
 from webhook.laboratory.simulated.objects.resources import Resource
 from webhook.laboratory.simulated.objects.store import Stored

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from webhook.core.model import counted_jobs, quantity
-from webhook.core.model.counted import counted
-from webhook.core.model.quantity import MILLI
+from webhook.core.notation import counted_jobs, quantity
+from webhook.core.notation.counted import counted
+from webhook.core.notation.quantity import MILLI
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from webhook.core.model.blockers import (
+from webhook.core.notation.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
+from webhook.core.reasons.blockers import (
     Blocker,
     KeptForOthers,
     QuotaMissing,
@@ -12,7 +13,6 @@ from webhook.core.model.blockers import (
     render,
     render_all,
 )
-from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
 
 
 @pytest.mark.parametrize(

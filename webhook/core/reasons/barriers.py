@@ -6,12 +6,12 @@ Nodes have their own value (``core.placement.misplaced``).
 from dataclasses import dataclass
 from enum import Enum
 
-from webhook.core.model import quantity
-from webhook.core.model.blockers import Blocker, QuotaMissing, TooMuch, render, render_all
-from webhook.core.model.counted_jobs import resource_text
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.problem import some
-from webhook.core.model.reasons import Code, Holder, Reason
+from webhook.core.notation import quantity
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.counted_jobs import resource_text
+from webhook.core.notation.problem import some
+from webhook.core.reasons.blockers import Blocker, QuotaMissing, TooMuch, render, render_all
+from webhook.core.reasons.reasons import Code, Holder, Reason
 
 NAMED_MAX = 5
 """Pod sets that a reason names."""

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from webhook.core.model import quantity
-from webhook.core.model.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
+from webhook.core.notation import quantity
+from webhook.core.notation.names import GUARANTEED, MAX_JOBS, PREEMPTIBLE_JOBS
 
 WHICH: Final = {
     MAX_JOBS: "",

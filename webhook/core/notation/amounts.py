@@ -1,11 +1,25 @@
 """Arithmetic on amounts: mappings from resource name to thousandths of a unit. An absent name is 0."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from webhook.core.model import quantity
+from webhook.core.notation import quantity
+from webhook.core.notation.names import GUARANTEED, PREEMPTIBLE_JOBS
 
 Amounts = Mapping[str, int]
 """Resource name to thousandths of a unit."""
+
+
+class FlavorResource(NamedTuple):
+    """The unit of accounting: one resource of one flavor."""
+
+    flavor: str
+    resource: str
+
+    @property
+    def is_internal(self) -> bool:
+        """It only tells gangs that may be preempted from those that may not: nothing to show as quota."""
+        return self.resource.startswith((GUARANTEED, PREEMPTIBLE_JOBS))
 
 
 def parse(quantities: Mapping[str, object]) -> dict[str, int]:

@@ -2,8 +2,8 @@
 
 from itertools import combinations
 
-from webhook.core.model.policy import FlavorResource
-from webhook.core.model.wake_keys import BeforeHeads, BesideHead, Freed, NamespaceFences, Owed, QueueHead, Releasing
+from webhook.core.notation.amounts import FlavorResource
+from webhook.core.reasons.wake_keys import BeforeHeads, BesideHead, Freed, NamespaceFences, Owed, QueueHead, Releasing
 
 CPU = FlavorResource("default", "cpu")
 LIKE_NAMED = (

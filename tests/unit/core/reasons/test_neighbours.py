@@ -2,8 +2,8 @@
 
 import pytest
 
-from webhook.core.model.neighbours import ANY_NAMESPACE, SOMEBODY, reason_for, text_for
-from webhook.core.model.reasons import Code, Holder, Reason
+from webhook.core.reasons.neighbours import ANY_NAMESPACE, SOMEBODY, reason_for, text_for
+from webhook.core.reasons.reasons import Code, Holder, Reason
 
 NAMESPACES = ("team-a", "team-b", "n")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.core.model import quantity
+from webhook.core.notation import quantity
 
 
 @pytest.mark.parametrize(

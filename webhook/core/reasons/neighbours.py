@@ -9,7 +9,7 @@ from collections.abc import Container
 from dataclasses import replace
 from typing import Final
 
-from webhook.core.model.reasons import Holder, Reason
+from webhook.core.reasons.reasons import Holder, Reason
 
 SOMEBODY: Final = "a job of another namespace"
 _NAMES: Final = re.compile(r"(?<![\w./-])([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)")

@@ -6,8 +6,8 @@ The same object stands behind the event, the read API's conditions, ``tutti expl
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from webhook.core.model import counted_jobs, quantity
-from webhook.core.model.blockers import Blocker
+from webhook.core.notation import counted_jobs, quantity
+from webhook.core.reasons.blockers import Blocker
 
 
 class Code(StrEnum):

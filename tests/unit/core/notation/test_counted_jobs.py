@@ -2,9 +2,9 @@
 
 import pytest
 
-from webhook.core.model.counted_jobs import WHICH, amount_text, resource_text
-from webhook.core.model.names import MAX_JOBS
-from webhook.core.model.reasons import Code, Holder, Reason
+from webhook.core.notation.counted_jobs import WHICH, amount_text, resource_text
+from webhook.core.notation.names import MAX_JOBS
+from webhook.core.reasons.reasons import Code, Holder, Reason
 
 
 @pytest.mark.parametrize("resource", WHICH)

@@ -6,7 +6,7 @@ Only values: a copy of the engine knows each by the same key.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from webhook.core.model.policy import FlavorResource
+from webhook.core.notation.amounts import FlavorResource
 
 
 class Freed(NamedTuple):

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Final
 
-from webhook.core.model.problem import Unreadable
+from webhook.core.notation.problem import Unreadable
 
 MILLI: Final = 1000
 """Thousandths in one unit."""
