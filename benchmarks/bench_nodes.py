@@ -23,7 +23,7 @@ import orjson
 
 from benchmarks.bench_engine import PER_QUEUE, gangs_of, policy_of
 from tests.unit.core.worlds import LABELS, gang, policy, queue
-from webhook import collector
+from webhook import garbage
 from webhook.cluster.nodes import node as nodes_feed
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.core.model.gang import Gang, Nearness
@@ -67,7 +67,7 @@ def main() -> None:
     there = filled(rng)
     mib = tracemalloc.get_traced_memory()[0] / 2**20
     tracemalloc.stop()
-    collector.tune()
+    garbage.tune()
     nodes = list(there.nodes.values())
     floor = measured("a plain look at each node's free GPUs", lambda: plain(nodes, there), None, COLD_ROUNDS)
     measured("what nodes look like, read for the first time", lambda: unread(there), floor, COLD_ROUNDS)
@@ -158,7 +158,7 @@ def deciding(gangs: list[Gang], nodes: Capacity | None, node_fit: NodeFit) -> fl
     )
     engine.set_policy(policy_of(queues, preempting=False), labels, 0.0)
     engine.know_nodes(nodes)
-    collector.settle()
+    garbage.settle()
     began = time.process_time()
     for each in gangs:
         engine.submit(each, 0.0)
@@ -248,7 +248,7 @@ def report(node: NodeRecord, version: int) -> bytes:
 def measured(what: str, work: Callable[[], object], floor: float | None, rounds: int = ROUNDS) -> float:
     """Print what ``work`` took in some rounds; return the median, in milliseconds."""
     took = []
-    collector.settle()
+    garbage.settle()
     for _ in range(rounds):
         began = time.process_time()
         work()

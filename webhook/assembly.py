@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from webhook import collector, logs
+from webhook import garbage, logs
 from webhook.clock import ApiServersClock, Clock, SystemClock, telling
 from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
@@ -45,8 +45,8 @@ from webhook.read_api import ReadApi, certificate_problems, read_api
 from webhook.server.gate import Beside, Gate
 from webhook.server.http.app import Stranger, build_app, build_health_app, named_in_certificate
 from webhook.server.http.listener import Connections, serve
-from webhook.server.http.one_thread import OneThread
 from webhook.server.http.tls import ServingCertificate, authority_in
+from webhook.server.http.worker_thread import OneThread
 from webhook.server.pods.tally import Tally
 from webhook.server.review.settings import GateSettings
 from webhook.server.sharding.forward import Forwarder, Peers
@@ -408,9 +408,9 @@ def run_process(main: Callable[[Config, asyncio.Event], Coroutine[Any, Any, None
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        collecting = asyncio.create_task(collector.run(), name="collector")
+        collecting = asyncio.create_task(garbage.run(), name="collector")
         await main(config, stop)
         collecting.cancel()
 
-    collector.tune()
+    garbage.tune()
     uvloop.run(body())

@@ -12,7 +12,7 @@ import typer
 
 from webhook import __version__
 from webhook.commands import completion as completing
-from webhook.commands import proposing
+from webhook.commands import completion_names
 from webhook.errors import WRONG, PolicyError, TuttiError, WrongName
 
 app = typer.Typer(
@@ -80,7 +80,7 @@ def _root(version: VersionOption = False) -> None:
 @app.command(rich_help_panel=_JOBS)
 def explain(
     job: Annotated[
-        str, typer.Argument(help="KIND/NAME or KIND NAME, for example job/train.", autocompletion=proposing.jobs)
+        str, typer.Argument(help="KIND/NAME or KIND NAME, for example job/train.", autocompletion=completion_names.jobs)
     ],
     name: Annotated[str | None, typer.Argument(help="The job's name, if not given as KIND/NAME.")] = None,
     namespace: NamespaceOption = None,
@@ -101,7 +101,7 @@ Jobs = Annotated[
     list[str],
     typer.Argument(
         help="KIND/NAME, one or more, for example job/train; with --selector one or more KIND.",
-        autocompletion=proposing.jobs,
+        autocompletion=completion_names.jobs,
     ),
 ]
 SelectorOption = Annotated[
@@ -110,9 +110,9 @@ SelectorOption = Annotated[
 
 
 def _each(name: str, jobs: list[str], selector: str | None, namespace: str | None, kubeconfig: Path | None) -> None:
-    from webhook.commands import verbs  # noqa: PLC0415
+    from webhook.commands import owner_verbs  # noqa: PLC0415
 
-    asyncio.run(verbs.each(verbs.VERBS[name], jobs, selector, namespace, kubeconfig))
+    asyncio.run(owner_verbs.each(owner_verbs.VERBS[name], jobs, selector, namespace, kubeconfig))
 
 
 @app.command(rich_help_panel=_JOBS)
@@ -164,7 +164,8 @@ def queues(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show only this one, in full: limits, what it borrows and lends.", autocompletion=proposing.queues
+            help="Show only this one, in full: limits, what it borrows and lends.",
+            autocompletion=completion_names.queues,
         ),
     ] = None,
     sort: Annotated[

@@ -174,7 +174,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P3",
         "a member stops what a silent hub has permitted",
-        "webhook/controllers/gangs/hubs.py",
+        "webhook/controllers/gangs/silent_hubs.py",
         "        for job in self._permitted():\n",
         "        for job in ():\n",
         f"{SIMULATION} -k silent",

@@ -24,7 +24,7 @@ from webhook.commands.show.reading import default_namespace
 from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
 from webhook.fleet.credentials import kubeconfig as credentials
-from webhook.fleet.jobs.told import MEMBERS
+from webhook.fleet.jobs.events import MEMBERS
 from webhook.fleet.policies import multikueue
 from webhook.fleet.policies.multikueue import Named
 from webhook.kube.api import Api

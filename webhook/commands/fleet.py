@@ -6,7 +6,7 @@ from pathlib import Path
 
 from webhook.clock import SystemClock
 from webhook.commands import terminal
-from webhook.commands.verbs import every_kind
+from webhook.commands.owner_verbs import every_kind
 from webhook.core.notation.counted import counted
 from webhook.fleet.credentials.account import made
 from webhook.fleet.lost import give_up, take_back

@@ -10,10 +10,10 @@ from typing import Final
 from webhook.core.model.policy import Policy, Queue
 from webhook.core.notation.problem import Problem
 from webhook.dialects import elastic_quota_tree, resource_quota, volcano
+from webhook.dialects.field import Field
 from webhook.dialects.fragment import Fragment, Source, source_of
 from webhook.dialects.kueue import objects as kueue
 from webhook.dialects.kueue import updates as kueue_updates
-from webhook.dialects.place import Place
 from webhook.dialects.union import PolicyUnion
 
 PolicyObject = Mapping[str, object]
@@ -108,7 +108,7 @@ def _compile(obj: PolicyObject, source: Source) -> Fragment:
     if (source.group, source.kind) == (elastic_quota_tree.GROUP, elastic_quota_tree.KIND):
         return elastic_quota_tree.compile_object(obj)
     fragment = Fragment(source)
-    Place(obj.get("kind"), "/kind", fragment.problems).warn(
+    Field(obj.get("kind"), "/kind", fragment.problems).warn(
         f"is not a policy kind of the group {source.group!r}", "write a kind of Kueue, ElasticQuotaTree or Volcano"
     )
     return fragment
@@ -122,7 +122,7 @@ def _clash(one: PolicyObject, other: PolicyObject, source: Source) -> list[Fragm
         fragment = Fragment(source, queues=[Queue(source.name, volcano.DIALECT)])
     else:
         fragment = _compile(other, source)
-    Place(source.name, "/metadata/name", fragment.problems).error(
+    Field(source.name, "/metadata/name", fragment.problems).error(
         "a different object of this kind and name exists, for example in the ConfigMap", "remove one of them"
     )
     return [fragment]

@@ -9,7 +9,7 @@ from typing import Final
 
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
-from webhook.dialects.place import Place
+from webhook.dialects.field import Field
 from webhook.untyped.yaml_text import Measure, UnreadableYaml, documents
 
 NAME: Final = "tutti-policy"
@@ -27,9 +27,9 @@ def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, obj
     problems: list[Problem] = []
     objects: list[Mapping[str, object]] = []
     measure = Measure()
-    entries = Place(config_map, "", problems)["data"].mapping()
+    entries = Field(config_map, "", problems)["data"].mapping()
     if sum(len(each.value) for each in entries.values() if isinstance(each.value, str)) > LENGTH_MAX:
-        Place("", "/data", problems).error(
+        Field("", "/data", problems).error(
             f"is longer than {LENGTH_MAX} characters together", "apply some of its objects by themselves instead"
         )
     for _, entry in sorted(entries.items()):
@@ -37,7 +37,7 @@ def objects_of(config_map: Mapping[str, object]) -> tuple[tuple[Mapping[str, obj
             if isinstance(document, Mapping):
                 objects.append(document)
             elif document is not None:
-                Place(document, f"{entry.path}#{index}", problems).error("is not an object", "write a policy object")
+                Field(document, f"{entry.path}#{index}", problems).error("is not an object", "write a policy object")
     return tuple(objects), tuple(problems)
 
 
@@ -63,7 +63,7 @@ def _flat(document: object) -> Iterator[object]:
         yield from _flat(item)
 
 
-def _documents(entry: Place, measure: Measure) -> list[object]:
+def _documents(entry: Field, measure: Measure) -> list[object]:
     try:
         return documents(entry.text(), measure)
     except UnreadableYaml as error:

@@ -37,9 +37,9 @@ from typing import Final
 from webhook.core.model.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue
 from webhook.core.notation import names
 from webhook.dialects.cohort_graph import MOST_LEVELS
+from webhook.dialects.field import Field, is_label_key
 from webhook.dialects.fragment import Fragment, opened
 from webhook.dialects.limit_tree import LimitNode, compile_tree
-from webhook.dialects.place import Place, is_label_key
 
 GROUP: Final = "scheduling.sigs.k8s.io"
 KIND: Final = "ElasticQuotaTree"
@@ -61,9 +61,9 @@ _HASH_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 @dataclass(slots=True)
 class _Node:
-    """One node as read, with the place it stands at."""
+    """One node as read, with the field that it was read from."""
 
-    place: Place
+    at: Field
     path: str
     bare_name: str
     limits: LimitNode
@@ -92,23 +92,23 @@ def queue_object_name(path: str) -> str:
 
 def compile_object(obj: Mapping[str, object]) -> Fragment:
     """Return what an ElasticQuotaTree defines. A tree with an error still claims its namespaces: its queues wait."""
-    fragment, place = opened(obj)
+    fragment, at = opened(obj)
     source = fragment.source
     if (source.namespace, source.name) != (NAMESPACE, NAME):
-        place["metadata"]["name" if source.name != NAME else "namespace"].error(
+        at["metadata"]["name" if source.name != NAME else "namespace"].error(
             f"only the tree {NAMESPACE}/{NAME} is honoured", f"name it {NAME} in the namespace {NAMESPACE}"
         )
         return fragment
-    place["spec"].only(("root",))
-    if not isinstance(place["spec"]["root"].value, Mapping):
-        place["spec"]["root"].error("the tree has no root", "write spec.root with min, max and children")
+    at["spec"].only(("root",))
+    if not isinstance(at["spec"]["root"].value, Mapping):
+        at["spec"]["root"].error("the tree has no root", "write spec.root with min, max and children")
         return fragment
-    root = _read(place["spec"]["root"], "", depth=1)
+    root = _read(at["spec"]["root"], "", depth=1)
     _check_names(root)
     for node in root.walk():
         _check_limits(node)
     _check_root(root)
-    most_preemptible = place["metadata"]["labels"][_MAX_PREEMPTIBLE]
+    most_preemptible = at["metadata"]["labels"][_MAX_PREEMPTIBLE]
     _tell_apart(root, most_preemptible.amount() if most_preemptible.present else None)
     _define(root, _flavor(root), fragment)
     return fragment
@@ -117,27 +117,27 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(place: Place, parent: str, depth: int) -> _Node:
-    place.only(_NODE_FIELDS)
-    name = place["name"].text()
+def _read(at: Field, parent: str, depth: int) -> _Node:
+    at.only(_NODE_FIELDS)
+    name = at["name"].text()
     if parent and (not name or "/" in name):
-        place["name"].error("is not the name of a node", "name it, without '/'")
+        at["name"].error("is not the name of a node", "name it, without '/'")
     path = f"{parent}/{name or '?'}" if parent else ROOT
-    least = _amounts(place["min"])
-    limits = LimitNode(path, least, _amounts(place["max"]), _lend_limit(place["attributes"], least))
-    namespaces = tuple(item.subdomain() for item in place["namespaces"].items())
-    node = _Node(place, path, path.rpartition("/")[2], limits, namespaces)
+    least = _amounts(at["min"])
+    limits = LimitNode(path, least, _amounts(at["max"]), _lend_limit(at["attributes"], least))
+    namespaces = tuple(item.subdomain() for item in at["namespaces"].items())
+    node = _Node(at, path, path.rpartition("/")[2], limits, namespaces)
     if depth > MOST_LEVELS:
-        place.error(f"is more than {MOST_LEVELS} levels deep", "flatten the tree")
+        at.error(f"is more than {MOST_LEVELS} levels deep", "flatten the tree")
         return node
-    node.children = [_read(child, path, depth + 1) for child in place["children"].items()]
+    node.children = [_read(child, path, depth + 1) for child in at["children"].items()]
     limits.children = [child.limits for child in node.children]
     return node
 
 
-def _amounts(place: Place) -> dict[str, int]:
+def _amounts(at: Field) -> dict[str, int]:
     result: dict[str, int] = {}
-    for key, member in place.mapping().items():
+    for key, member in at.mapping().items():
         resource = names.MAX_JOBS if key in names.MAX_JOBS_SPELLINGS else key
         amount = member.amount()
         if not is_label_key(key):
@@ -149,38 +149,38 @@ def _amounts(place: Place) -> dict[str, int]:
     return result
 
 
-def _lend_limit(attributes: Place, least: Mapping[str, int]) -> dict[str, int]:
+def _lend_limit(attributes: Field, least: Mapping[str, int]) -> dict[str, int]:
     """Return the most that is lent of the resources in ``least``: all of them without the attribute.
 
     With it, none of those that its resource list (JSON text, or written as an object) leaves out; jobs are lent still.
     """
-    place = attributes[_LEND_LIMIT]
-    if not place.present:
+    at = attributes[_LEND_LIMIT]
+    if not at.present:
         return {}
     unlisted = {resource: 0 for resource in least if resource != names.MAX_JOBS}
-    return {**unlisted, **_lend_limit_list(place)}
+    return {**unlisted, **_lend_limit_list(at)}
 
 
-def _lend_limit_list(place: Place) -> dict[str, int]:
-    if not isinstance(place.value, str):
-        return _amounts(place)
+def _lend_limit_list(at: Field) -> dict[str, int]:
+    if not isinstance(at.value, str):
+        return _amounts(at)
     try:
-        value = json.loads(place.value)
+        value = json.loads(at.value)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        place.error("is not a JSON resource list", """write for example '{"cpu": "4"}'""")
+        at.error("is not a JSON resource list", """write for example '{"cpu": "4"}'""")
         return {}
-    return _amounts(Place(value, place.path, place.problems))
+    return _amounts(Field(value, at.path, at.problems))
 
 
 def _flavor(root: _Node) -> str:
-    named = root.place["attributes"][_FLAVORS].text()
+    named = root.at["attributes"][_FLAVORS].text()
     chosen = DEFAULT_FLAVOR if not named or "," in named else named
     for node in root.walk():
-        place = node.place["attributes"][_FLAVORS]
-        if place.present and place.text() != chosen:
-            place.warn(
+        at = node.at["attributes"][_FLAVORS]
+        if at.present and at.text() != chosen:
+            at.warn(
                 f"is left to the scheduler: the whole tree is accounted in the flavor {chosen!r}",
                 "name one flavor, at the root, to have it tied to nodes here",
             )
@@ -196,16 +196,16 @@ def _check_names(root: _Node) -> None:
     spaces: dict[str, str] = {}
     for node in root.walk():
         if node.path in paths:
-            node.place["name"].error("a sibling has the same name", "name siblings differently")
+            node.at["name"].error("a sibling has the same name", "name siblings differently")
         elif node.bare_name in bare:
-            node.place["name"].error(f"{bare[node.bare_name]} has the same name", "use a name once in the tree")
+            node.at["name"].error(f"{bare[node.bare_name]} has the same name", "use a name once in the tree")
         paths[node.path] = bare[node.bare_name] = node.path
         for index, namespace in enumerate(node.namespaces):
-            place = Place(namespace, f"{node.place.path}/namespaces/{index}", node.place.problems)
+            at = Field(namespace, f"{node.at.path}/namespaces/{index}", node.at.problems)
             if node.children:
-                place.error("namespaces belong on leaves", "list it on a node without children")
+                at.error("namespaces belong on leaves", "list it on a node without children")
             if namespace in spaces:
-                place.error(f"the namespace is listed at {spaces[namespace]} too", "list a namespace at one leaf")
+                at.error(f"the namespace is listed at {spaces[namespace]} too", "list a namespace at one leaf")
             spaces[namespace] = node.path
 
 
@@ -213,7 +213,7 @@ def _check_limits(node: _Node) -> None:
     least, most = node.limits.minimum, node.limits.maximum
     for resource in sorted(least):
         if resource in most and least[resource] > most[resource]:
-            _member(node.place["min"], resource).error("min exceeds max", "lower min or raise max")
+            _member(node.at["min"], resource).error("min exceeds max", "lower min or raise max")
     for resource in sorted({name for child in node.children for name in child.limits.minimum}):
         bound = least.get(resource, 0)
         if node.path == ROOT and resource not in least:
@@ -222,27 +222,27 @@ def _check_limits(node: _Node) -> None:
             bound = most[resource]
         total = sum(child.limits.minimum.get(resource, 0) for child in node.children)
         if total > bound:
-            node.place["min"].error(
+            node.at["min"].error(
                 f"the children's min of {resource} add up to more than this node's",
                 "raise this min or lower the children's",
             )
     for child in node.children:
         for resource in sorted(child.limits.maximum):
             if resource in most and child.limits.maximum[resource] > most[resource]:
-                _member(child.place["max"], resource).warn(f"exceeds the max of {node.path}", "the lower of both holds")
+                _member(child.at["max"], resource).warn(f"exceeds the max of {node.path}", "the lower of both holds")
 
 
-def _member(place: Place, resource: str) -> Place:
+def _member(at: Field, resource: str) -> Field:
     spellings = names.MAX_JOBS_SPELLINGS if resource == names.MAX_JOBS else (resource,)
-    return next((place[key] for key in spellings if place[key].present), place[spellings[0]])
+    return next((at[key] for key in spellings if at[key].present), at[spellings[0]])
 
 
 def _check_root(root: _Node) -> None:
     for resource in sorted({*root.limits.minimum, *root.limits.maximum}):
         if root.limits.minimum.get(resource) != root.limits.maximum.get(resource):
-            root.place.warn(f"min and max of {resource} differ at the root", "the root's max is its capacity")
+            root.at.warn(f"min and max of {resource} differ at the root", "the root's max is its capacity")
     if root.limits.lendable:
-        root.place["attributes"][_LEND_LIMIT].warn("the root has no parent to lend to", "remove it")
+        root.at["attributes"][_LEND_LIMIT].warn("the root has no parent to lend to", "remove it")
 
 
 # -- meaning ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Queue, Topology
 from webhook.core.notation.problem import Problem
-from webhook.dialects.place import Place
+from webhook.dialects.field import Field
 
 
 class Source(NamedTuple):
@@ -77,12 +77,12 @@ def source_of(obj: Mapping[str, object]) -> Source:
     )
 
 
-def opened(obj: Mapping[str, object]) -> tuple[Fragment, Place]:
-    """Return an empty fragment for ``obj`` and the place of the whole document, which notes problems in it."""
+def opened(obj: Mapping[str, object]) -> tuple[Fragment, Field]:
+    """Return an empty fragment for ``obj`` and the whole document as a field, which notes problems in it."""
     fragment = Fragment(source_of(obj))
-    place = Place(obj, "", fragment.problems)
+    at = Field(obj, "", fragment.problems)
     if not fragment.source.name:
-        place["metadata"]["name"].error("the object has no name", "set metadata.name")
+        at["metadata"]["name"].error("the object has no name", "set metadata.name")
     else:
-        place["metadata"]["name"].subdomain()
-    return fragment, place
+        at["metadata"]["name"].subdomain()
+    return fragment, at

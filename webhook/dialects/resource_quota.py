@@ -11,8 +11,8 @@ from typing import Final
 from webhook.core.model.gang import Requirement
 from webhook.core.notation.problem import Problem
 from webhook.core.quota.fence import Fence
+from webhook.dialects.field import Field
 from webhook.dialects.fragment import opened
-from webhook.dialects.place import Place
 
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 _POD_SCOPES: Final = (
@@ -27,8 +27,8 @@ _POD_SCOPES: Final = (
 
 def compile_object(obj: Mapping[str, object]) -> tuple[Fence | None, tuple[Problem, ...]]:
     """Return the fence that a ResourceQuota is, None when it binds no pods, and what is wrong with it."""
-    fragment, place = opened(obj)
-    spec = place["spec"]
+    fragment, at = opened(obj)
+    spec = at["spec"]
     hard: dict[str, int] = {}
     for key, member in spec["hard"].mapping().items():
         name = _pod_key(key)
@@ -56,7 +56,7 @@ def _pod_key(key: str) -> str | None:
     return None
 
 
-def _scopes(spec: Place) -> tuple[Requirement, ...]:
+def _scopes(spec: Field) -> tuple[Requirement, ...]:
     plain = tuple(Requirement(item.text(), "Exists") for item in spec["scopes"].items())
     selected = tuple(
         Requirement(

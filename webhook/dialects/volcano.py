@@ -25,9 +25,9 @@ from typing import Final
 from webhook.core.model.policy import Flavor, LabelSelector, Preemption, PreemptionPolicy, Queue, StopPolicy, Strategy
 from webhook.core.notation import amounts
 from webhook.dialects.cohort_graph import MOST_LEVELS
+from webhook.dialects.field import Field
 from webhook.dialects.fragment import Fragment, Source, opened
 from webhook.dialects.limit_tree import Compiled, LimitNode, compile_tree
-from webhook.dialects.place import Place
 
 GROUP: Final = "scheduling.volcano.sh"
 KIND: Final = "Queue"
@@ -61,7 +61,7 @@ class _Queue:
     """One Queue object as read."""
 
     fragment: Fragment
-    place: Place
+    at: Field
     guarantee: dict[str, int]
     deserved: dict[str, int]
     capability: dict[str, int]
@@ -111,8 +111,8 @@ def compile_objects(objects: Iterable[Mapping[str, object]]) -> list[Fragment]:
 
 
 def _read(obj: Mapping[str, object]) -> _Queue:
-    fragment, place = opened(obj)
-    spec = place["spec"]
+    fragment, at = opened(obj)
+    spec = at["spec"]
     parent = spec["parent"].subdomain() or ROOT
     if fragment.source.name == ROOT:
         if spec["parent"].text():
@@ -127,13 +127,13 @@ def _read(obj: Mapping[str, object]) -> _Queue:
     weight = spec["weight"].integer(least=1, most=65535)
     queue = _Queue(
         fragment=fragment,
-        place=place,
+        at=at,
         guarantee=_amounts(spec["guarantee"]["resource"]),
         deserved=_amounts(spec["deserved"]),
         capability=_amounts(spec["capability"]),
         parent=parent,
         weight_millis=1000 * (weight or 1),
-        stop=place["status"]["state"].choice(StopPolicy.NONE, _STATES),
+        stop=at["status"]["state"].choice(StopPolicy.NONE, _STATES),
         reclaimable=spec["reclaimable"].boolean(True),
         strategy=_strategy(spec["dequeueStrategy"]),
     )
@@ -141,22 +141,22 @@ def _read(obj: Mapping[str, object]) -> _Queue:
     return queue
 
 
-def _amounts(place: Place) -> dict[str, int]:
-    return {key: amount for key, member in place.mapping().items() if (amount := member.amount()) is not None}
+def _amounts(at: Field) -> dict[str, int]:
+    return {key: amount for key, member in at.mapping().items() if (amount := member.amount()) is not None}
 
 
-def _strategy(place: Place) -> Strategy:
+def _strategy(at: Field) -> Strategy:
     """Return the strategy: ``fifo`` lets nobody pass the head, ``traverse`` (the default) does."""
-    if place.present and place.value not in ("fifo", "traverse"):
-        place.error("is not a dequeue strategy", "write fifo or traverse")
-    return Strategy.STRICT_FIFO if place.value == "fifo" else Strategy.BEST_EFFORT_FIFO
+    if at.present and at.value not in ("fifo", "traverse"):
+        at.error("is not a dequeue strategy", "write fifo or traverse")
+    return Strategy.STRICT_FIFO if at.value == "fifo" else Strategy.BEST_EFFORT_FIFO
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 
 def _check_limits(queue: _Queue) -> None:
-    spec = queue.place["spec"]
+    spec = queue.at["spec"]
     for resource, amount in sorted(queue.guarantee.items()):
         if queue.deserved and resource not in queue.deserved:
             spec["deserved"].error(f"does not list {resource}, for which a guarantee is given", "list it")
@@ -170,7 +170,7 @@ def _check_limits(queue: _Queue) -> None:
 
 def _check_children(queue: _Queue, promised: Mapping[str, int], ceiling: Mapping[str, int]) -> bool:
     """Note where the children are promised more than their parent has; return whether the parent can keep it."""
-    spec, kept = queue.place["spec"], True
+    spec, kept = queue.at["spec"], True
     for name, limits in (("deserved", queue.deserved), ("capability", queue.capability)):
         for resource, amount in sorted(promised.items()):
             if amount > limits.get(resource, amount):
@@ -179,13 +179,13 @@ def _check_children(queue: _Queue, promised: Mapping[str, int], ceiling: Mapping
     guaranteed = amounts.total(child.guarantee for child in queue.children if child.fragment.broken is None)
     for resource, amount in sorted(guaranteed.items()):
         if amount > queue.guarantee.get(resource, amount):
-            place = spec["guarantee"]["resource"][resource]
-            place.error("its children together are guaranteed more", "raise guarantee or lower theirs")
+            at = spec["guarantee"]["resource"][resource]
+            at.error("its children together are guaranteed more", "raise guarantee or lower theirs")
             kept = False
     for child in queue.children:
         for resource, amount in sorted(child.capability.items()):
             if amount > ceiling.get(resource, amount):
-                child.place["spec"]["capability"][resource].warn(
+                child.at["spec"]["capability"][resource].warn(
                     "exceeds the capability of a queue above", "the lower of both holds"
                 )
     return kept
@@ -198,7 +198,7 @@ def _grow(queue: _Queue, above: Mapping[str, int] | None = None, level: int = 1)
     """Return the queue with its subtree; children that do not compile, or promise too much, are left out."""
     ceiling = {**(above or {}), **queue.capability}
     for child in queue.children if level == MOST_LEVELS else ():
-        child.place["spec"]["parent"].error(f"is more than {MOST_LEVELS} levels deep", "name a parent higher up")
+        child.at["spec"]["parent"].error(f"is more than {MOST_LEVELS} levels deep", "name a parent higher up")
     children = [_grow(child, ceiling, level + 1) for child in queue.children if child.fragment.broken is None]
     promised = amounts.total(child.minimum for child in children)
     if not _check_children(queue, promised, ceiling):
@@ -213,7 +213,7 @@ def _define(queue: _Queue, compiled: Compiled, outside: str | None) -> None:
     """Make the queue that a leaf is; a queue with children takes no gangs. ``outside`` is why it is in no tree."""
     inactive = queue.fragment.broken or outside
     if inactive is outside is not None:
-        queue.place["spec"]["parent"].warn(outside, "correct the parent or name another")
+        queue.at["spec"]["parent"].warn(outside, "correct the parent or name another")
     if queue.children:
         queue.fragment.queues.append(_inner(queue, None if inactive else cohort_name(queue.name)))
         return

@@ -25,8 +25,8 @@ from webhook.errors import ApiError, NotFound, PolicyError, in_words
 from webhook.fleet.credentials import expiry, kubeconfig
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
+from webhook.fleet.jobs.events import MEMBERS, expiring
 from webhook.fleet.jobs.member import Member, NoAnswer
-from webhook.fleet.jobs.told import MEMBERS, expiring
 from webhook.fleet.policies import multikueue
 from webhook.fleet.policies.multikueue import Condition, Named
 from webhook.kube.api import MERGE_PATCH, METADATA, Api

@@ -10,8 +10,8 @@ from tests.simulation.fleet.rules import Json, ended, jobs, reserved
 from tests.simulation.fleet.story import FAULTS, Story
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Side
 from webhook.clock import LoopClock
-from webhook.controllers.gangs.hubs import LOOK_SECONDS as HEARD_SECONDS
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
+from webhook.controllers.gangs.silent_hubs import LOOK_SECONDS as HEARD_SECONDS
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
 from webhook.core.notation import names

@@ -14,7 +14,7 @@ from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.controllers.gangs.hubs import LEASES, LOOK_SECONDS, Hubs
+from webhook.controllers.gangs.silent_hubs import LEASES, LOOK_SECONDS, Hubs
 from webhook.core.fleet.silence import SLACK_SECONDS
 from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS

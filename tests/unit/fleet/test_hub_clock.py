@@ -9,7 +9,7 @@ from tests.unit.fleet.clusters import fleet, pytorch_job, tutti
 from tests.unit.fleet.test_dead_man import PATIENCE, SEED, runs_in, starts_in_a
 from webhook.clock import LoopClock
 from webhook.config import Config
-from webhook.controllers.gangs.hubs import LEASES
+from webhook.controllers.gangs.silent_hubs import LEASES
 from webhook.core.notation import names
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.jobs.copies import dispatch_of

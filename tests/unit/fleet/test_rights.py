@@ -17,7 +17,7 @@ from tests.unit.fleet.test_roster import POLICY, kubeconfig, secret
 from tests.unit.manifests.documents import Document, documents_of, of_kind
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
-from webhook.controllers.gangs.hubs import Hubs
+from webhook.controllers.gangs.silent_hubs import Hubs
 from webhook.core.notation import names
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.dead_man import RENEW_SECONDS

@@ -15,7 +15,7 @@ from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.kinds.shipped import APPWRAPPER, TRAINJOB
-from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Form, Ours, Place, Writer
+from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Bearer, Form, Ours, Writer
 from webhook.server.review.resources_table import BUILT_IN, Handling
 from webhook.untyped.paths import render
 
@@ -411,17 +411,17 @@ def policy_text(name: str) -> str:
 def test_each_row_of_the_table_of_what_is_ours_is_kept_by_a_policy_on_each_of_its_places(row: Ours) -> None:
     families = [f"tutti-{family.name}" for family in cel.families(KIND_LIST)]
     by_place = {
-        Place.JOB: families,
-        Place.TEMPLATE: families,
-        Place.POD: ["tutti-gang-pods"],
-        Place.NAMESPACE: ["tutti-namespace-gates"],
-        Place.QUEUE: [],
-        Place.LEDGER: ["tutti-ledger"],
+        Bearer.JOB: families,
+        Bearer.TEMPLATE: families,
+        Bearer.POD: ["tutti-gang-pods"],
+        Bearer.NAMESPACE: ["tutti-namespace-gates"],
+        Bearer.QUEUE: [],
+        Bearer.LEDGER: ["tutti-ledger"],
     }
     for place, writer in row.writers.items():
         for name in by_place[place] if writer is not Writer.EDITOR else ():
             # A job's template keeps its annotations and gates to the webhook: without the label they mean nothing.
-            if place is not Place.TEMPLATE or row.form is Form.LABEL:
+            if place is not Bearer.TEMPLATE or row.form is Form.LABEL:
                 held_by = "tutti-top" if writer is Writer.TOPPER else name
                 assert f"'{row.key}'" in policy_text(held_by), held_by
     if row.key in OWN_LABELS:

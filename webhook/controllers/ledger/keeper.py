@@ -287,7 +287,7 @@ class LedgerKeeper(LeasedWriter):
         changed, dropped = {each.uid: each for each in put}, tuple(drop)
         new = [each for uid, each in changed.items() if uid not in self.ledger.entries]
         # What this commit gives back may be spent by what it takes, as long as both are one write: the index's.
-        homes = {} if dropped and not self.paged and self._index_takes(new) else await self._place(new)
+        homes = {} if dropped and not self.paged and self._index_takes(new) else await self._pages_for(new)
         before = self.ledger
         # Coming to be, a page was listed: that was a write of its own.
         ledger = self.ledger.amended(changed.values(), dropped, claims, bookings)
@@ -319,7 +319,7 @@ class LedgerKeeper(LeasedWriter):
     def _index_takes(self, new: list[Reservation]) -> bool:
         return self.entries_bytes + entry_bytes(*new) < ledger_text.BYTES_MAX // 2
 
-    async def _place(self, new: list[Reservation]) -> dict[str, str]:
+    async def _pages_for(self, new: list[Reservation]) -> dict[str, str]:
         """Return the page of each new entry; what has no page yet comes to be first."""
         gangs = filing.gangs(new)
         asked = [(entry_bytes(*gang), self._joined(gang[0])) for gang in gangs]

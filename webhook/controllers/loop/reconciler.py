@@ -19,7 +19,7 @@ from webhook.cluster.feeds import Feeds
 from webhook.cluster.view import View
 from webhook.config import Config, engine_settings
 from webhook.controllers.gang_record import Event, GangRecords, Phase
-from webhook.controllers.gangs import gated_pods, hubs, siblings
+from webhook.controllers.gangs import gated_pods, siblings, silent_hubs
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.controllers.gangs.stops import Stops
@@ -89,7 +89,7 @@ class Reconciler:
         starting, now, mark = config.starting, clock.now, self.dirty.add
         self._stops = Stops(view, self.engine, self._announcer, self.records, start=starting, now=now, on_change=mark)
         self._proof = PodProof(api, feeds, self.records, self.dirty.add)
-        self._room, self._hubs = LedgerRoom(keeper), hubs.Hubs(api, view, config.silent_hub_seconds)
+        self._room, self._hubs = LedgerRoom(keeper), silent_hubs.Hubs(api, view, config.silent_hub_seconds)
         self._last_commit = self._last_tick = 0.0
         self.engine.reset()
         self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.dirty, self._announcer, now=clock.now)

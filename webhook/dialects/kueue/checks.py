@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from webhook.dialects.field import Field
 from webhook.dialects.fragment import Check, CheckRule, Fragment
-from webhook.dialects.place import Place
 from webhook.untyped.values import text
 
 KIND: Final = "AdmissionCheck"
@@ -26,7 +26,7 @@ class Verdict:
     fix: str
 
 
-def rules(spec: Place, flavors: set[str]) -> tuple[CheckRule, ...]:
+def rules(spec: Field, flavors: set[str]) -> tuple[CheckRule, ...]:
     """Return the checks that a queue asks for, in either of its fields."""
     strategy, flat = spec["admissionChecksStrategy"], spec["admissionChecks"]
     strategy.only(("admissionChecks",))
@@ -51,15 +51,15 @@ def rules(spec: Place, flavors: set[str]) -> tuple[CheckRule, ...]:
     return tuple(CheckRule(name.text(), name.path, name.text() in per_flavor) for name in names if name.text())
 
 
-def read(place: Place, fragment: Fragment) -> None:
+def read(at: Field, fragment: Fragment) -> None:
     """Take in an AdmissionCheck."""
-    controller = place["spec"]["controllerName"]
+    controller = at["spec"]["controllerName"]
     if not controller.text():
         controller.error("is missing", "name the controller of the check")
     elif controller.text() != CONTROLLER:
         controller.warn("is not followed by Tutti: a queue that names this check admits nothing", f"write {CONTROLLER}")
     inactive = "its hub has not looked at it yet"
-    for condition in place["status"]["conditions"].items():
+    for condition in at["status"]["conditions"].items():
         if condition["type"].value == "Active":
             inactive = "" if condition["status"].value == "True" else text(condition["message"].value) or "no word why"
     if fragment.broken is None:
@@ -85,9 +85,9 @@ def verdict(asked: tuple[CheckRule, ...], known: Mapping[str, Check]) -> Verdict
     return None
 
 
-def _once(places: list[Place]) -> None:
+def _once(fields: list[Field]) -> None:
     found: set[str] = set()
-    for place in places:
-        if place.text() in found:
-            place.error("is listed twice", "list it once")
-        found.add(place.text())
+    for at in fields:
+        if at.text() in found:
+            at.error("is listed twice", "list it once")
+        found.add(at.text())

@@ -27,10 +27,10 @@ from webhook.core.model.policy import (
 )
 from webhook.core.notation import names
 from webhook.dialects import selector
+from webhook.dialects.field import Field
 from webhook.dialects.fragment import Fragment, opened
 from webhook.dialects.kueue import checks as kueue_checks
 from webhook.dialects.kueue.quota import BORROWING_PERCENT, LENDING_PERCENT, resource_groups
-from webhook.dialects.place import Place
 
 GROUP: Final = "kueue.x-k8s.io"
 DIALECT: Final = "kueue"
@@ -49,20 +49,20 @@ _SMALL_UNITS: Final = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal(
 
 def compile_object(obj: Mapping[str, object]) -> Fragment:
     """Return what one object of the group defines. Kinds without meaning for quota define nothing and say so."""
-    fragment, place = opened(obj)
+    fragment, at = opened(obj)
     reader = _READERS.get(fragment.source.kind)
     if reader is None:
-        place["kind"].warn("is not a kind that Tutti reads", f"kinds read here: {', '.join(_READERS)}")
+        at["kind"].warn("is not a kind that Tutti reads", f"kinds read here: {', '.join(_READERS)}")
     elif fragment.source.name:
-        reader(place, fragment)
+        reader(at, fragment)
     return fragment
 
 
 # -- ClusterQueue -----------------------------------------------------------------------------------------------------
 
 
-def _cluster_queue(place: Place, fragment: Fragment) -> None:
-    spec = place["spec"]
+def _cluster_queue(at: Field, fragment: Fragment) -> None:
+    spec = at["spec"]
     spec.only(_CLUSTER_QUEUE_FIELDS)
     cohort = _cohort_name(spec)
     groups = resource_groups(spec, has_parent=cohort is not None, is_cohort=False)
@@ -83,7 +83,7 @@ def _cluster_queue(place: Place, fragment: Fragment) -> None:
         spec["concurrentAdmissionPolicy"].warn("has no effect in Tutti", "remove it")
     if rules := kueue_checks.rules(spec, {quotas.flavor for group in groups for quotas in group.flavors}):
         fragment.check_rules[queue.name] = rules
-    if place["metadata"]["deletionTimestamp"].present:
+    if at["metadata"]["deletionTimestamp"].present:
         queue = replace(queue, inactive="it is being deleted", inactive_reason="Terminating")
     if fragment.broken is not None:
         queue = Queue(queue.name, DIALECT, cohort=cohort, inactive=fragment.broken)
@@ -109,22 +109,22 @@ _CLUSTER_QUEUE_FIELDS: Final = (
 )
 
 
-def _cohort_name(spec: Place) -> str | None:
+def _cohort_name(spec: Field) -> str | None:
     current, older = spec["cohortName"].subdomain(), spec["cohort"].subdomain()
     if current and older and current != older:
         spec["cohort"].error(f"differs from cohortName {current!r}", "keep cohortName only")
     return current or older or None
 
 
-def _preemption(place: Place) -> Preemption:
-    place.only(("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort"))
+def _preemption(at: Field) -> Preemption:
+    at.only(("withinClusterQueue", "reclaimWithinCohort", "borrowWithinCohort"))
     never, lower = PreemptionPolicy.NEVER, PreemptionPolicy.LOWER_PRIORITY
     newer, anyone = PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY, PreemptionPolicy.ANY
-    borrow = place["borrowWithinCohort"]
+    borrow = at["borrowWithinCohort"]
     borrow.only(("policy", "maxPriorityThreshold"))
     result = Preemption(
-        place["withinClusterQueue"].choice(never, {str(p): p for p in (never, lower, newer)}),
-        place["reclaimWithinCohort"].choice(never, {str(p): p for p in (never, lower, anyone)}),
+        at["withinClusterQueue"].choice(never, {str(p): p for p in (never, lower, newer)}),
+        at["reclaimWithinCohort"].choice(never, {str(p): p for p in (never, lower, anyone)}),
         borrow["policy"].choice(never, {str(p): p for p in (never, lower)}),
         borrow["maxPriorityThreshold"].integer(),
     )
@@ -135,66 +135,60 @@ def _preemption(place: Place) -> Preemption:
     return result
 
 
-def _fungibility(place: Place) -> Fungibility:
-    place.only(("whenCanBorrow", "whenCanPreempt", "preference"))
+def _fungibility(at: Field) -> Fungibility:
+    at.only(("whenCanBorrow", "whenCanPreempt", "preference"))
     result = Fungibility(
-        place["whenCanBorrow"].choice(
-            SearchPolicy.MAY_STOP_SEARCH, {**_SEARCH, "Borrow": SearchPolicy.MAY_STOP_SEARCH}
-        ),
-        place["whenCanPreempt"].choice(
-            SearchPolicy.TRY_NEXT_FLAVOR, {**_SEARCH, "Preempt": SearchPolicy.MAY_STOP_SEARCH}
-        ),
-        place["preference"].choice(Preference.BORROWING_OVER_PREEMPTION, _PREFERENCES),
+        at["whenCanBorrow"].choice(SearchPolicy.MAY_STOP_SEARCH, {**_SEARCH, "Borrow": SearchPolicy.MAY_STOP_SEARCH}),
+        at["whenCanPreempt"].choice(SearchPolicy.TRY_NEXT_FLAVOR, {**_SEARCH, "Preempt": SearchPolicy.MAY_STOP_SEARCH}),
+        at["preference"].choice(Preference.BORROWING_OVER_PREEMPTION, _PREFERENCES),
     )
-    if place["preference"].present and {result.when_can_borrow, result.when_can_preempt} != {
-        SearchPolicy.TRY_NEXT_FLAVOR
-    }:
-        place["preference"].error(
+    if at["preference"].present and {result.when_can_borrow, result.when_can_preempt} != {SearchPolicy.TRY_NEXT_FLAVOR}:
+        at["preference"].error(
             "chooses among scanned flavors, but the scan may stop before",
             "set whenCanBorrow and whenCanPreempt to TryNextFlavor",
         )
     return result
 
 
-def _weight(sharing: Place) -> int:
+def _weight(sharing: Field) -> int:
     """Return a fair-sharing weight in thousandths; Kueue refuses weights above 0 and up to a billionth."""
     sharing.only(("weight",))
-    place = sharing["weight"]
-    amount = place.amount()
+    at = sharing["weight"]
+    amount = at.amount()
     if amount is None:
         return 1000
-    text = str(place.value)
+    text = str(at.value)
     unit = _SMALL_UNITS.get(text[-1:])
     try:
         exact = Decimal(text) if unit is None else Decimal(text[:-1]) * unit
     except InvalidOperation:
         return amount  # a larger unit
     if 0 < exact <= _SMALLEST_WEIGHT:
-        place.error("is too small a weight", "write 0 or more than 1n")
+        at.error("is too small a weight", "write 0 or more than 1n")
     return amount
 
 
-def _local_weight(sharing: Place) -> int:
+def _local_weight(sharing: Field) -> int:
     """Return the weight of a LocalQueue in thousandths. Kueue does not bound it: 0 and less send it to the end."""
     sharing.only(("weight",))
     amount = sharing["weight"].amount(signed=True)
     return 1000 if amount is None else max(0, amount)
 
 
-def _admission_mode(scope: Place) -> bool:
+def _admission_mode(scope: Field) -> bool:
     scope.only(("admissionMode",))
-    place = scope["admissionMode"]
-    mode = place.text()
+    at = scope["admissionMode"]
+    mode = at.text()
     if scope.present and mode not in _MODES:
-        place.error("is not an allowed value", f"write one of {', '.join(_MODES)}")
+        at.error("is not an allowed value", f"write one of {', '.join(_MODES)}")
     return mode == _MODES[0]
 
 
 # -- the other kinds --------------------------------------------------------------------------------------------------
 
 
-def _cohort(place: Place, fragment: Fragment) -> None:
-    spec = place["spec"]
+def _cohort(at: Field, fragment: Fragment) -> None:
+    spec = at["spec"]
     spec.only(("parentName", "parent", "resourceGroups", "fairSharing", BORROWING_PERCENT, LENDING_PERCENT))
     parent = spec["parentName"].subdomain() or spec["parent"].subdomain() or None
     groups = resource_groups(spec, has_parent=parent is not None, is_cohort=True)
@@ -204,8 +198,8 @@ def _cohort(place: Place, fragment: Fragment) -> None:
     fragment.cohorts.append(Cohort(fragment.source.name, parent, groups, weight))
 
 
-def _local_queue(place: Place, fragment: Fragment) -> None:
-    spec = place["spec"]
+def _local_queue(at: Field, fragment: Fragment) -> None:
+    spec = at["spec"]
     spec.only(("clusterQueue", "stopPolicy", "fairSharing"))
     queue = spec["clusterQueue"].subdomain()
     if spec["clusterQueue"].value == "":
@@ -213,15 +207,15 @@ def _local_queue(place: Place, fragment: Fragment) -> None:
     elif not spec["clusterQueue"].present:
         spec["clusterQueue"].warn("the cluster queue is missing: its jobs wait", "name a ClusterQueue")
     if not fragment.source.namespace:
-        place["metadata"]["namespace"].error("a LocalQueue lives in a namespace", "set metadata.namespace")
+        at["metadata"]["namespace"].error("a LocalQueue lives in a namespace", "set metadata.namespace")
     stop = spec["stopPolicy"].choice(StopPolicy.NONE, _STOP_POLICIES)
     weight = _local_weight(spec["fairSharing"])
     if fragment.broken is None:
         fragment.local_queues.append(LocalQueue(fragment.source.namespace, fragment.source.name, queue, stop, weight))
 
 
-def _flavor(place: Place, fragment: Fragment) -> None:
-    spec = place["spec"]
+def _flavor(at: Field, fragment: Fragment) -> None:
+    spec = at["spec"]
     spec.only(("nodeLabels", "nodeTaints", "tolerations", "topologyName"))
     topology = spec["topologyName"].subdomain()
     labels = selector.labels(spec["nodeLabels"], most=8)
@@ -230,7 +224,7 @@ def _flavor(place: Place, fragment: Fragment) -> None:
         labels,
         selector.taints(spec["nodeTaints"]),
         selector.tolerations(spec["tolerations"]),
-        _node_fit(place["metadata"]["annotations"], labels),
+        _node_fit(at["metadata"]["annotations"], labels),
         topology or None,
     )
     if spec["topologyName"].value == "":
@@ -241,8 +235,8 @@ def _flavor(place: Place, fragment: Fragment) -> None:
         fragment.flavors.append(flavor)
 
 
-def _topology(place: Place, fragment: Fragment) -> None:
-    spec = place["spec"]
+def _topology(at: Field, fragment: Fragment) -> None:
+    spec = at["spec"]
     spec.only(("levels",))
     items = list(spec["levels"].items(least=1, most=16))
     levels: list[str] = []
@@ -258,7 +252,7 @@ def _topology(place: Place, fragment: Fragment) -> None:
         fragment.topologies.append(Topology(fragment.source.name, tuple(levels)))
 
 
-def _node_fit(annotations: Place, labels: Mapping[str, str]) -> NodeFit | None:
+def _node_fit(annotations: Field, labels: Mapping[str, str]) -> NodeFit | None:
     """Return whether who starts on a flavor waits for nodes. Where nobody says so, not for those that are made on
     demand: they come once there are pods.
     """
@@ -272,17 +266,17 @@ def _node_fit(annotations: Place, labels: Mapping[str, str]) -> NodeFit | None:
     return NodeFit.OBSERVE if on_demand else None
 
 
-def _priority_class(place: Place, fragment: Fragment) -> None:
-    value = place["value"].integer()
-    if not place["value"].present:
-        place["value"].error("the value is missing", "write a whole number")
-    if len(place["description"].text()) > 2048:
-        place["description"].error("is too long", "write at most 2048 characters")
+def _priority_class(at: Field, fragment: Fragment) -> None:
+    value = at["value"].integer()
+    if not at["value"].present:
+        at["value"].error("the value is missing", "write a whole number")
+    if len(at["description"].text()) > 2048:
+        at["description"].error("is too long", "write at most 2048 characters")
     if value is not None:
         fragment.priority_classes[fragment.source.name] = value
 
 
-_READERS: Final[dict[str, Callable[[Place, Fragment], None]]] = {
+_READERS: Final[dict[str, Callable[[Field, Fragment], None]]] = {
     kueue_checks.KIND: kueue_checks.read,
     "ClusterQueue": _cluster_queue,
     "Cohort": _cohort,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.core.model.policy import FlavorQuotas, Quota, ResourceGroup
-from webhook.dialects.place import Place
+from webhook.dialects.field import Field
 
 BORROWING_PERCENT: Final = "borrowingLimitPercent"
 LENDING_PERCENT: Final = "lendablePercent"
@@ -35,7 +35,7 @@ class _Rules:
     lending_percent: int | None
 
 
-def resource_groups(spec: Place, *, has_parent: bool, is_cohort: bool) -> tuple[ResourceGroup, ...]:
+def resource_groups(spec: Field, *, has_parent: bool, is_cohort: bool) -> tuple[ResourceGroup, ...]:
     """Return ``spec.resourceGroups`` of a ClusterQueue or Cohort, checked by Kueue's rules.
 
     Totals over a group and over all groups are bounded in a ClusterQueue only.
@@ -48,20 +48,20 @@ def resource_groups(spec: Place, *, has_parent: bool, is_cohort: bool) -> tuple[
     )
     rules.borrowing_percent = _percent(spec[BORROWING_PERCENT], rules, _MOST_PERCENT)
     rules.lending_percent = _percent(spec[LENDING_PERCENT], rules, 100)
-    place = spec["resourceGroups"]
+    at = spec["resourceGroups"]
     flavors: set[str] = set()
     resources: set[str] = set()
-    groups = tuple(_group(item, rules, flavors, resources) for item in place.items(most=_MOST_GROUPS))
+    groups = tuple(_group(item, rules, flavors, resources) for item in at.items(most=_MOST_GROUPS))
     for what, names, most in (("flavors", flavors, _MOST_FLAVORS), ("resources", resources, _MOST_RESOURCES)):
         if len(names) > most and not is_cohort:
-            place.error(f"names {len(names)} {what}", f"name at most {most}")
+            at.error(f"names {len(names)} {what}", f"name at most {most}")
     return groups
 
 
-def _group(place: Place, rules: _Rules, flavors: set[str], resources: set[str]) -> ResourceGroup:
-    place.only(("coveredResources", "flavors"))
+def _group(at: Field, rules: _Rules, flavors: set[str], resources: set[str]) -> ResourceGroup:
+    at.only(("coveredResources", "flavors"))
     covered, written = [], []
-    for item in place["coveredResources"].items(least=1, most=_MOST_IN_GROUP):
+    for item in at["coveredResources"].items(least=1, most=_MOST_IN_GROUP):
         resource = item.label_key()
         written.append(resource)
         if resource in resources:
@@ -69,48 +69,46 @@ def _group(place: Place, rules: _Rules, flavors: set[str], resources: set[str]) 
         elif resource:
             resources.add(resource)
             covered.append(resource)
-    quotas = tuple(
-        _flavor(item, rules, written, flavors) for item in place["flavors"].items(least=1, most=_MOST_IN_GROUP)
-    )
+    quotas = tuple(_flavor(item, rules, written, flavors) for item in at["flavors"].items(least=1, most=_MOST_IN_GROUP))
     if len(quotas) * len(covered) > _MOST_CELLS and not rules.is_cohort:
-        place.error(f"has {len(quotas)} x {len(covered)} quotas", f"write at most {_MOST_CELLS} in one group")
+        at.error(f"has {len(quotas)} x {len(covered)} quotas", f"write at most {_MOST_CELLS} in one group")
     return ResourceGroup(tuple(covered), quotas)
 
 
-def _flavor(place: Place, rules: _Rules, covered: list[str], flavors: set[str]) -> FlavorQuotas:
-    place.only(("name", "resources"))
-    name = place["name"].subdomain()
-    if not place["name"].value:
-        place["name"].error("the flavor has no name", "name a ResourceFlavor")
+def _flavor(at: Field, rules: _Rules, covered: list[str], flavors: set[str]) -> FlavorQuotas:
+    at.only(("name", "resources"))
+    name = at["name"].subdomain()
+    if not at["name"].value:
+        at["name"].error("the flavor has no name", "name a ResourceFlavor")
     elif name in flavors:
-        place["name"].error("the flavor is listed twice", "list a flavor once, in one resource group")
+        at["name"].error("the flavor is listed twice", "list a flavor once, in one resource group")
     flavors.add(name)
-    items = list(place["resources"].items(least=1, most=_MOST_IN_GROUP))
+    items = list(at["resources"].items(least=1, most=_MOST_IN_GROUP))
     listed = [item["name"].text() for item in items]
     if listed != covered:
-        place["resources"].error(
+        at["resources"].error(
             f"lists {', '.join(listed) or 'nothing'}", f"list exactly {', '.join(covered)}, in this order"
         )
     return FlavorQuotas(name, {resource: _quota(item, rules) for resource, item in zip(listed, items, strict=True)})
 
 
-def _quota(place: Place, rules: _Rules) -> Quota:
-    place.only(("name", "nominalQuota", "borrowingLimit", "lendingLimit", BORROWING_PERCENT, LENDING_PERCENT))
-    if not place["nominalQuota"].present:
-        place["nominalQuota"].error("the nominal quota is missing", "write a quantity, '0' for none")
-    nominal = place["nominalQuota"].amount() or 0
-    borrowing = _limit(place["borrowingLimit"], place[BORROWING_PERCENT], nominal, rules, _MOST_PERCENT)
+def _quota(at: Field, rules: _Rules) -> Quota:
+    at.only(("name", "nominalQuota", "borrowingLimit", "lendingLimit", BORROWING_PERCENT, LENDING_PERCENT))
+    if not at["nominalQuota"].present:
+        at["nominalQuota"].error("the nominal quota is missing", "write a quantity, '0' for none")
+    nominal = at["nominalQuota"].amount() or 0
+    borrowing = _limit(at["borrowingLimit"], at[BORROWING_PERCENT], nominal, rules, _MOST_PERCENT)
     if borrowing is None and rules.borrowing_percent is not None:
         borrowing = nominal * rules.borrowing_percent // 100
-    lending = _limit(place["lendingLimit"], place[LENDING_PERCENT], nominal, rules, 100)
+    lending = _limit(at["lendingLimit"], at[LENDING_PERCENT], nominal, rules, 100)
     if lending is None and rules.lending_percent is not None:
         lending = nominal * rules.lending_percent // 100
     if lending is not None and lending > nominal and not rules.is_cohort:
-        place["lendingLimit"].error("is more than the nominal quota", "lend at most what the queue owns")
+        at["lendingLimit"].error("is more than the nominal quota", "lend at most what the queue owns")
     return Quota(nominal, borrowing, lending)
 
 
-def _limit(amount: Place, percent: Place, nominal: int, rules: _Rules, most_percent: int) -> int | None:
+def _limit(amount: Field, percent: Field, nominal: int, rules: _Rules, most_percent: int) -> int | None:
     if amount.present and percent.present:
         percent.error(f"stands beside {amount.path.rpartition('/')[2]}", "keep one of the two")
     if amount.present and not rules.has_parent:
@@ -121,9 +119,9 @@ def _limit(amount: Place, percent: Place, nominal: int, rules: _Rules, most_perc
     return None if share is None else nominal * share // 100
 
 
-def _percent(place: Place, rules: _Rules, most: int) -> int | None:
-    if place.present and rules.is_cohort:
-        place.error("only a ClusterQueue has percentages", "write borrowingLimit or lendingLimit as an amount")
-    elif place.present and not rules.has_parent:
-        place.error("there is no cohort to borrow from or lend to", "name a cohort or remove the limit")
-    return place.integer(least=0, most=most)
+def _percent(at: Field, rules: _Rules, most: int) -> int | None:
+    if at.present and rules.is_cohort:
+        at.error("only a ClusterQueue has percentages", "write borrowingLimit or lendingLimit as an amount")
+    elif at.present and not rules.has_parent:
+        at.error("there is no cohort to borrow from or lend to", "name a cohort or remove the limit")
+    return at.integer(least=0, most=most)

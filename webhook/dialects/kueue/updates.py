@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
-from webhook.dialects.place import Place
+from webhook.dialects.field import Field
 
 
 def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> tuple[Problem, ...]:
@@ -14,7 +14,7 @@ def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> t
     of levels that end with single nodes may change.
     """
     problems: list[Problem] = []
-    before, after = Place(old, "", [])["spec"], Place(new, "", problems)["spec"]
+    before, after = Field(old, "", [])["spec"], Field(new, "", problems)["spec"]
     match new.get("kind"):
         case "LocalQueue":
             target, known = after["clusterQueue"], before["clusterQueue"]
@@ -35,7 +35,7 @@ def immutable_changes(old: Mapping[str, object], new: Mapping[str, object]) -> t
     return tuple(problems)
 
 
-def _labels(spec: Place) -> list[str]:
+def _labels(spec: Field) -> list[str]:
     return [level["nodeLabel"].text() for level in spec["levels"].items()]
 
 
@@ -47,7 +47,7 @@ def tolerated_paths(old: Mapping[str, object], new: Mapping[str, object]) -> fro
     """
     if new.get("kind") != "ClusterQueue":
         return frozenset()
-    before, after = Place(old, "", [])["spec"], Place(new, "", [])["spec"]
+    before, after = Field(old, "", [])["spec"], Field(new, "", [])["spec"]
     if _flavors(before) != _flavors(after):
         return frozenset()
     known = {check["name"].text(): _texts(check["onFlavors"]) for check in _checks(before)}
@@ -59,15 +59,15 @@ def tolerated_paths(old: Mapping[str, object], new: Mapping[str, object]) -> fro
     )
 
 
-def _checks(spec: Place) -> Sequence[Place]:
+def _checks(spec: Field) -> Sequence[Field]:
     return list(spec["admissionChecksStrategy"]["admissionChecks"].items())
 
 
-def _flavors(spec: Place) -> list[str]:
+def _flavors(spec: Field) -> list[str]:
     return sorted(
         flavor["name"].text() for group in spec["resourceGroups"].items() for flavor in group["flavors"].items()
     )
 
 
-def _texts(place: Place) -> list[str]:
-    return sorted(item.text() for item in place.items())
+def _texts(at: Field) -> list[str]:
+    return sorted(item.text() for item in at.items())

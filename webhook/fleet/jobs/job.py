@@ -21,10 +21,10 @@ from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
 from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted
 from webhook.fleet.jobs.counting import count
+from webhook.fleet.jobs.events import bound, changed, unreadable
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits, Written
-from webhook.fleet.jobs.told import bound, changed, unreadable
 from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from webhook.dialects.field import is_subdomain
 from webhook.dialects.kueue.checks import CONTROLLER
-from webhook.dialects.place import is_subdomain
 from webhook.untyped import paths
 from webhook.untyped.values import integer, items, text
 from webhook.wire.watch import version_number

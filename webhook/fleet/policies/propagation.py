@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from webhook.core.model.policy import LabelSelector
 from webhook.core.notation.problem import Problem
-from webhook.dialects.place import Place
+from webhook.dialects.field import Field
 from webhook.dialects.selector import label_selector
 from webhook.untyped import paths
 from webhook.untyped.values import text
@@ -105,7 +105,7 @@ ANYWHERE: Final = Propagation("", "")
 def read(policy: Mapping[str, Any]) -> Propagation:
     """Return a policy as it is honoured."""
     problems: list[Problem] = []
-    whole = Place(policy, "", problems)
+    whole = Field(policy, "", problems)
     spec, metadata = whole["spec"], paths.find_mapping(policy, ("metadata",))
     placement, suspension, application = spec["placement"], spec["suspension"], spec["failover"]["application"]
     for scheduling in (placement["replicaScheduling"], placement):
@@ -114,7 +114,7 @@ def read(policy: Mapping[str, Any]) -> Propagation:
             kind.warn("is not supported: a gang runs in one member", "write Divided and customSchedulingType: Gang")
     names, excluded = placement["clusterAffinity"]["clusterNames"], placement["clusterAffinity"]["exclude"]
     suspended = suspension["dispatchingOnClusters"]["clusterNames"]
-    for place, known in (
+    for at, known in (
         (spec, _SPEC),
         (placement, _PLACEMENT),
         (placement["clusterAffinity"], _AFFINITY),
@@ -122,8 +122,8 @@ def read(policy: Mapping[str, Any]) -> Propagation:
         (spec["failover"], _FAILOVER),
         (application, _APPLICATION),
     ):
-        for key in sorted(place.mapping().keys() - known)[:_NAMED_MAX]:
-            place[key].warn("is not honoured", f"known here: {', '.join(sorted(known))}")
+        for key in sorted(at.mapping().keys() - known)[:_NAMED_MAX]:
+            at[key].warn("is not honoured", f"known here: {', '.join(sorted(known))}")
     if spec["propagateDeps"].boolean(False):
         spec["propagateDeps"].warn("is not done", "create what jobs refer to in each member")
     tolerated = application["decisionConditions"]["tolerationSeconds"].integer(least=0)
@@ -137,7 +137,7 @@ def read(policy: Mapping[str, Any]) -> Propagation:
         ),
         spec["priority"].integer() or 0,
         frozenset(each.text() for each in names.items()) if names.present else None,
-        frozenset(each.text() for place in (excluded, suspended) for each in place.items()),
+        frozenset(each.text() for at in (excluded, suspended) for each in at.items()),
         not suspension["dispatching"].boolean(False),
         float(waits) if application.present else None,
         tuple(problems),
@@ -166,8 +166,8 @@ def applying(policies: Mapping[str, Iterable[Propagation]], job: Mapping[str, An
     return min(found, key=lambda each: each[0])[1] if found else ANYWHERE
 
 
-def _selector(place: Place, namespace: str) -> Selector:
-    labels = label_selector(place["labelSelector"])
-    version, kind, name = place["apiVersion"].text(), place["kind"].text(), place["name"].text()
+def _selector(at: Field, namespace: str) -> Selector:
+    labels = label_selector(at["labelSelector"])
+    version, kind, name = at["apiVersion"].text(), at["kind"].text(), at["name"].text()
     # A namespaced policy selects in its own namespace alone, whatever it names.
-    return Selector(version, kind, namespace or place["namespace"].text(), name, labels)
+    return Selector(version, kind, namespace or at["namespace"].text(), name, labels)

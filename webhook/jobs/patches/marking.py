@@ -10,7 +10,7 @@ from typing import Any
 
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.pod_sets.sites import Place, PodSetSite
+from webhook.jobs.pod_sets.sites import JsonPath, PodSetSite
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gating import readable_sites
@@ -170,7 +170,7 @@ def _wish(nodes: Collection[str]) -> dict[str, Any]:
     return {"weight": 100, "preference": {"matchExpressions": [asked]}}
 
 
-def _put(node: Any, place: Place, value: Any) -> Any:
+def _put(node: Any, place: JsonPath, value: Any) -> Any:
     try:
         return editing.put(node, place, value)
     except editing.Blocked:
@@ -184,7 +184,7 @@ def _gated(node: Any, site: PodSetSite) -> Any:
     return _put(node, (*site.spec_path, "schedulingGates"), [*gates, GATE])
 
 
-def _without_own_annotations(node: Any, metadata_path: Place, *, prune: bool = False) -> Any:
+def _without_own_annotations(node: Any, metadata_path: JsonPath, *, prune: bool = False) -> Any:
     own = _at(node, (*metadata_path, "annotations"))
     if isinstance(own, dict):
         for name in sorted(OWN_ANNOTATIONS & own.keys()):
@@ -204,7 +204,7 @@ def _without_ours(node: Any, kind: JobKind, site: PodSetSite) -> Any:
     return node
 
 
-def _without_scaffold(node: Any, place: Place, value: Any) -> Any:
+def _without_scaffold(node: Any, place: JsonPath, value: Any) -> Any:
     """Drop a scaffold that holds nothing any more."""
     found = _at(node, place)
     return editing.drop(node, place) if found is not None and _essence(found) == _essence(value) else node
@@ -246,7 +246,7 @@ def _last_start(obj: Mapping[str, Any]) -> Admission | None:
     return annotations.decode_admission(own.get(names.ADMISSION), uid) or (requeue.undo if requeue else None)
 
 
-def _at(node: Any, place: Place) -> Any:
+def _at(node: Any, place: JsonPath) -> Any:
     for key in place:
         if isinstance(key, int):
             node = node[key] if isinstance(node, list) and key < len(node) else None

@@ -13,7 +13,7 @@ from typing import Any, Final
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, PodSetSource
 from webhook.jobs.kinds.shipped import ENTRIES, JOB, JOBSET, PYTORCHJOB, RAYCLUSTER, RAYJOB
-from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, from_source, read_count, refuse_too_many
+from webhook.jobs.pod_sets.sites import JsonPath, PodSetSite, Scaffold, from_source, read_count, refuse_too_many
 from webhook.untyped import paths
 from webhook.untyped.paths import parse
 
@@ -40,7 +40,7 @@ def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
     name = paths.find(obj, ("metadata", "name")) or "component"
     sites: list[PodSetSite] = []
     for index, component in enumerate(components):
-        at: Place = ("spec", "components", index)
+        at: JsonPath = ("spec", "components", index)
         found = list(_templates(component, at))
         refuse_too_many("spec.components", len(sites) + len(found))
         sites += _wrapped(component, at, found)
@@ -49,7 +49,7 @@ def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
     return [replace(site, name=f"{name}-{position}") for position, site in enumerate(sites)]
 
 
-def _templates(component: Any, at: Place) -> Iterator[Pods]:
+def _templates(component: Any, at: JsonPath) -> Iterator[Pods]:
     declared = paths.find(component, ("podSets",))
     if isinstance(declared, list) and declared:
         refuse_too_many(paths.render((*map(str, at), "podSets")), len(declared))
@@ -73,7 +73,7 @@ def _has_containers(node: Any) -> bool:
     return isinstance(node, list) and any(map(_has_containers, node))
 
 
-def _declared(component: Any, pod_set: Any, at: Place) -> Pods:
+def _declared(component: Any, pod_set: Any, at: JsonPath) -> Pods:
     text = paths.find(pod_set, ("path",))
     template = _follow(component, text) if isinstance(text, str) else None
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
@@ -83,7 +83,7 @@ def _declared(component: Any, pod_set: Any, at: Place) -> Pods:
     return template, 1 if replicas is None else replicas
 
 
-def _wrapped(component: Any, at: Place, found: Sequence[Pods]) -> Iterator[PodSetSite]:
+def _wrapped(component: Any, at: JsonPath, found: Sequence[Pods]) -> Iterator[PodSetSite]:
     infos, place = paths.find(component, ("podSetInfos",)), (*at, "podSetInfos")
     ready = isinstance(infos, list) and len(infos) == len(found)
     scaffold = (Scaffold(place, [{} for _ in found], ready),)

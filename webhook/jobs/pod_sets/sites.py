@@ -10,7 +10,7 @@ from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
 from webhook.untyped import paths
 from webhook.untyped.paths import Path
 
-Place = tuple[str | int, ...]
+JsonPath = tuple[str | int, ...]
 """Map keys and list indexes from the root of an object."""
 _EMPTY: Final[Mapping[str, Any]] = {}
 PODS_MAX: Final = 1_000_000
@@ -23,7 +23,7 @@ POD_SETS_MAX: Final = 512
 class Scaffold:
     """A list or map on the way to the place that patches write to, outside of any pod template."""
 
-    place: Place
+    place: JsonPath
     value: Any
     """What a patch puts there when it is absent."""
     stands: bool
@@ -48,10 +48,10 @@ class PodSetSite:
     owner_labels: Mapping[str, Any] = field(default_factory=dict)
     """Labels of the pod template, where it is not ``metadata`` that carries them."""
     scaffold: tuple[Scaffold, ...] = ()
-    template_path: Place | None = None
+    template_path: JsonPath | None = None
     """The pod template itself, where the two paths below are its ``metadata`` and ``spec``."""
-    metadata_path: Place | None = None
-    spec_path: Place | None = None
+    metadata_path: JsonPath | None = None
+    spec_path: JsonPath | None = None
     added: tuple[Mapping[str, Any], ...] = ()
     """Init containers, or sidecars, that the kind's controller adds behind the template's own."""
     opened_port: int | None = None
@@ -59,10 +59,10 @@ class PodSetSite:
     min_count: int | None = None
     min_count_at: str = ""
     """Where ``min_count`` is written, for people."""
-    count_path: Place | None = None
+    count_path: JsonPath | None = None
     count_written: int | None = None
     """The number at ``count_path`` as written; None when absent."""
-    count_follower: Place | None = None
+    count_follower: JsonPath | None = None
     """Another number that is always the one at ``count_path``."""
     tolerations_along: tuple[Mapping[str, Any], ...] = ()
     """The pods' own tolerations, where those at ``spec_path`` take their place."""
@@ -140,7 +140,7 @@ def _from_map(source: PodSetSource, obj: Mapping[str, Any], items: object) -> It
             yield _site(source, obj, items[keys[name]], (*source.items, keys[name]), name)
 
 
-def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place, name: str) -> PodSetSite:
+def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: JsonPath, name: str) -> PodSetSite:
     template = paths.find(item, source.template)
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
         where = paths.render(tuple(map(str, (*at, *source.template))))
@@ -167,7 +167,7 @@ def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place, na
     )
 
 
-def _factor(item: Any, factor: Factor, at: Place) -> int:
+def _factor(item: Any, factor: Factor, at: JsonPath) -> int:
     number = read_count(item, factor.path, at)
     least = None if factor.no_less is None else read_count(item, factor.no_less, at)
     number = max(factor.default if number is None else number, factor.at_least, least or 0)
@@ -178,7 +178,7 @@ def _factor(item: Any, factor: Factor, at: Place) -> int:
     return number
 
 
-def read_count(item: Any, path: Path, at: Place = ()) -> int | None:
+def read_count(item: Any, path: Path, at: JsonPath = ()) -> int | None:
     """Return the number of pods (or the like) at ``path``, None when absent. Raises Unreadable for a non-count."""
     number = paths.find(item, path)
     if number is None or (type(number) is int and number >= 0):
@@ -187,7 +187,7 @@ def read_count(item: Any, path: Path, at: Place = ()) -> int | None:
     raise Unreadable(where, number, "is not a number of pods", "write 0 or more")
 
 
-def _minimum(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place) -> int | None:
+def _minimum(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: JsonPath) -> int | None:
     if source.minimum is not None:
         return read_count(item, source.minimum, at)
     if source.minimum_annotation is None:
@@ -202,7 +202,7 @@ def _minimum(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: Place)
         raise Unreadable(where, text, "is not a number of pods", "write 1 or more") from None
 
 
-def _minimum_at(source: PodSetSource, at: Place) -> str:
+def _minimum_at(source: PodSetSource, at: JsonPath) -> str:
     if source.minimum is not None:
         return paths.render(tuple(map(str, (*at, *source.minimum))))
     return f"annotation {source.minimum_annotation}" if source.minimum_annotation is not None else ""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
-from webhook.jobs.pod_sets.sites import Place, PodSetSite, Scaffold, from_source, read_count
+from webhook.jobs.pod_sets.sites import JsonPath, PodSetSite, Scaffold, from_source, read_count
 from webhook.jobs.pricing.context import ReadContext
 from webhook.untyped import paths
 from webhook.untyped.paths import parse
@@ -113,7 +113,7 @@ def _is_trainer(job: Mapping[str, Any]) -> bool:
 class _Entry:
     """Our entry of ``spec.runtimePatches``, whether it stands or is yet to be made."""
 
-    place: Place
+    place: JsonPath
     found: Any
     scaffold: tuple[Scaffold, ...]
 
@@ -126,7 +126,7 @@ def _our_entry(obj: Mapping[str, Any], names: list[str]) -> _Entry:
     stands = index < len(entries)
     jobs = [{"name": name, **paths.nest(_TEMPLATE, {"spec": {}})} for name in names]
     value = {"manager": MANAGER, **paths.nest(_JOBS, jobs)}
-    place: Place = (*_PATCHES, index)
+    place: JsonPath = (*_PATCHES, index)
     scaffold = (Scaffold(_PATCHES, [], listed), Scaffold(place, value, stands))
     return _Entry(place, entries[index] if stands else value, scaffold)
 
@@ -137,7 +137,7 @@ def _patchable(site: PodSetSite, entry: _Entry, index: int) -> PodSetSite:
     job = jobs[index] if isinstance(jobs, list) and index < len(jobs) else None
     template = paths.find_mapping(job, _TEMPLATE)
     metadata = template.get("metadata")
-    place: Place = (*entry.place, *_JOBS, index, *_TEMPLATE)
+    place: JsonPath = (*entry.place, *_JOBS, index, *_TEMPLATE)
     own = site.spec.get("tolerations")
     return replace(
         site,

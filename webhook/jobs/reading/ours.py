@@ -22,7 +22,7 @@ class Form(StrEnum):
     RESOURCE = "resource"
 
 
-class Place(StrEnum):
+class Bearer(StrEnum):
     """On what it stands."""
 
     JOB = "job"
@@ -51,34 +51,34 @@ class Ours(NamedTuple):
 
     key: str
     form: Form
-    writers: Mapping[Place, Writer]
+    writers: Mapping[Bearer, Writer]
 
 
 _BY_TUTTI: Final = Writer.TUTTI
 OURS: Final = (
-    Ours(names.QUEUE_LABELS[0], Form.LABEL, {Place.JOB: Writer.EDITOR, Place.POD: Writer.EDITOR}),
-    Ours(names.GANG_LABEL, Form.LABEL, {Place.TEMPLATE: _BY_TUTTI, Place.POD: _BY_TUTTI}),
-    Ours(names.POD_SET_LABEL, Form.LABEL, {Place.TEMPLATE: _BY_TUTTI, Place.POD: _BY_TUTTI}),
-    Ours(names.LEDGER_VERSION, Form.ANNOTATION, {Place.TEMPLATE: _BY_TUTTI, Place.POD: _BY_TUTTI}),
-    Ours(names.ADMISSION, Form.ANNOTATION, {Place.JOB: _BY_TUTTI, Place.POD: _BY_TUTTI}),
-    Ours(names.REQUEUE, Form.ANNOTATION, {Place.JOB: _BY_TUTTI, Place.POD: _BY_TUTTI}),
-    Ours(names.HOLD, Form.ANNOTATION, {Place.JOB: _BY_TUTTI}),
-    Ours(names.VOIDED, Form.ANNOTATION, {Place.JOB: _BY_TUTTI, Place.POD: _BY_TUTTI}),
+    Ours(names.QUEUE_LABELS[0], Form.LABEL, {Bearer.JOB: Writer.EDITOR, Bearer.POD: Writer.EDITOR}),
+    Ours(names.GANG_LABEL, Form.LABEL, {Bearer.TEMPLATE: _BY_TUTTI, Bearer.POD: _BY_TUTTI}),
+    Ours(names.POD_SET_LABEL, Form.LABEL, {Bearer.TEMPLATE: _BY_TUTTI, Bearer.POD: _BY_TUTTI}),
+    Ours(names.LEDGER_VERSION, Form.ANNOTATION, {Bearer.TEMPLATE: _BY_TUTTI, Bearer.POD: _BY_TUTTI}),
+    Ours(names.ADMISSION, Form.ANNOTATION, {Bearer.JOB: _BY_TUTTI, Bearer.POD: _BY_TUTTI}),
+    Ours(names.REQUEUE, Form.ANNOTATION, {Bearer.JOB: _BY_TUTTI, Bearer.POD: _BY_TUTTI}),
+    Ours(names.HOLD, Form.ANNOTATION, {Bearer.JOB: _BY_TUTTI}),
+    Ours(names.VOIDED, Form.ANNOTATION, {Bearer.JOB: _BY_TUTTI, Bearer.POD: _BY_TUTTI}),
     # Its editors can take a copy for a job of their own, which they could have created as well.
-    Ours(names.OFFER, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
-    Ours(names.STOPS_NOBODY, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
-    Ours(names.DISPATCH, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
-    Ours(names.PERMIT, Form.ANNOTATION, {Place.JOB: Writer.EDITOR}),
-    Ours(names.GIVEN_UP, Form.ANNOTATION, {Place.JOB: _BY_TUTTI}),
-    Ours(names.TOP, Form.ANNOTATION, {Place.JOB: Writer.TOPPER}),
-    Ours(names.GATED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
-    Ours(names.FENCED_NAMESPACE, Form.LABEL, {Place.NAMESPACE: Writer.CLOSER}),
-    Ours(names.LEDGER_PAGE, Form.LABEL, {Place.LEDGER: _BY_TUTTI}),
-    Ours(names.SCHEDULING_GATE, Form.SCHEDULING_GATE, {Place.TEMPLATE: Writer.ADDER, Place.POD: Writer.ADDER}),
-    Ours(names.HEARD, Form.ANNOTATION, {Place.LEASE: Writer.EDITOR}),
-    Ours(names.STARTS_BY, Form.ANNOTATION, {Place.EVENT: Writer.EDITOR}),
-    Ours(names.NODE_FIT, Form.ANNOTATION, {Place.FLAVOR: Writer.EDITOR}),
-    Ours(names.MAX_JOBS, Form.RESOURCE, {Place.QUEUE: Writer.EDITOR}),
+    Ours(names.OFFER, Form.ANNOTATION, {Bearer.JOB: Writer.EDITOR}),
+    Ours(names.STOPS_NOBODY, Form.ANNOTATION, {Bearer.JOB: Writer.EDITOR}),
+    Ours(names.DISPATCH, Form.ANNOTATION, {Bearer.JOB: Writer.EDITOR}),
+    Ours(names.PERMIT, Form.ANNOTATION, {Bearer.JOB: Writer.EDITOR}),
+    Ours(names.GIVEN_UP, Form.ANNOTATION, {Bearer.JOB: _BY_TUTTI}),
+    Ours(names.TOP, Form.ANNOTATION, {Bearer.JOB: Writer.TOPPER}),
+    Ours(names.GATED_NAMESPACE, Form.LABEL, {Bearer.NAMESPACE: Writer.CLOSER}),
+    Ours(names.FENCED_NAMESPACE, Form.LABEL, {Bearer.NAMESPACE: Writer.CLOSER}),
+    Ours(names.LEDGER_PAGE, Form.LABEL, {Bearer.LEDGER: _BY_TUTTI}),
+    Ours(names.SCHEDULING_GATE, Form.SCHEDULING_GATE, {Bearer.TEMPLATE: Writer.ADDER, Bearer.POD: Writer.ADDER}),
+    Ours(names.HEARD, Form.ANNOTATION, {Bearer.LEASE: Writer.EDITOR}),
+    Ours(names.STARTS_BY, Form.ANNOTATION, {Bearer.EVENT: Writer.EDITOR}),
+    Ours(names.NODE_FIT, Form.ANNOTATION, {Bearer.FLAVOR: Writer.EDITOR}),
+    Ours(names.MAX_JOBS, Form.RESOURCE, {Bearer.QUEUE: Writer.EDITOR}),
 )
 
 
@@ -86,7 +86,7 @@ def _written_by_tutti(form: Form) -> frozenset[str]:
     return frozenset(
         row.key
         for row in OURS
-        if row.form is form and Writer.TUTTI in (row.writers[place] for place in row.writers if place != Place.LEDGER)
+        if row.form is form and Writer.TUTTI in (row.writers[place] for place in row.writers if place != Bearer.LEDGER)
     )
 
 

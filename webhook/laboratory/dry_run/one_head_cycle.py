@@ -123,7 +123,7 @@ def one_head_cycle(turns: Turns, state: State, now: float, epoch: int) -> Plan:
     return Plan(tuple(reservations), grown, tuple(snapshot.preempted))
 
 
-Place = tuple[float, bool, int, float, str]
+Rank = tuple[float, bool, int, float, str]
 """Rank, whether it is not the one for which others were stopped, negated priority, time, uid."""
 
 
@@ -136,25 +136,25 @@ def _popped(turns: Turns, queue: PendingQueue) -> EquivalenceClass | None:
     """
     if queue.closed is not None:
         return None
-    place = partial(_place, turns)
+    rank = partial(_rank, turns)
     active = [eclass for eclass in queue.eclasses.values() if not eclass.unschedulable and eclass.ineligible is None]
     eclasses = [eclass for eclass in active if turns.sticky.get(eclass) in eclass.gangs]
     first = queue.first()
-    head = min(eclasses if first is None else [*eclasses, first], key=place, default=None)
+    head = min(eclasses if first is None else [*eclasses, first], key=rank, default=None)
     stranger = min(_strangers(turns, queue), default=None, key=lambda found: found[0])
-    if stranger is None or (head is not None and place(head) < stranger[0]):
+    if stranger is None or (head is not None and rank(head) < stranger[0]):
         return head
     (*_, uid), eclass = stranger
     turns.verdicts.setdefault(eclass, {})[uid] = eclass.ineligible or UNTOLD
     return None
 
 
-def _place(turns: Turns, eclass: EquivalenceClass) -> Place:
+def _rank(turns: Turns, eclass: EquivalenceClass) -> Rank:
     rank, priority, created, uid = turns.order_key(eclass)
     return rank, turns.sticky.get(eclass) not in eclass.gangs, priority, created, uid
 
 
-def _strangers(turns: Turns, queue: PendingQueue) -> Iterator[tuple[Place, EquivalenceClass]]:
+def _strangers(turns: Turns, queue: PendingQueue) -> Iterator[tuple[Rank, EquivalenceClass]]:
     """Yield the gangs of namespaces that the queue does not select and that have not had their turn."""
     for eclass in queue.eclasses.values():
         if eclass.ineligible is not None and eclass.ineligible.code is Code.MISCONFIGURED:

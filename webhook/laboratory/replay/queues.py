@@ -23,7 +23,7 @@ from webhook.core.notation.problem import Problem
 from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.elastic_quota_tree import queue_object_name
-from webhook.dialects.place import is_subdomain
+from webhook.dialects.field import is_subdomain
 from webhook.errors import PolicyError
 
 

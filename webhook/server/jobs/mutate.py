@@ -35,18 +35,18 @@ def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
         return ALLOW
     if request.operation == "UPDATE":
         return _lift_hold(request, rules, kind, obj)
-    placed = _placed(request, obj)
-    rule = ruling(rules, kind, placed, request.username)
+    in_namespace = _in_namespace(request, obj)
+    rule = ruling(rules, kind, in_namespace, request.username)
     if rule is None:
         return _passed_over(rules, obj)
-    queued = _with_default_queue(rules, kind, placed)
-    gang = pending(rule if queued is placed else GateRule.QUEUE_LABEL)
-    if queued is placed and not corrects(rules.classes):
+    queued = _with_default_queue(rules, kind, in_namespace)
+    gang = pending(rule if queued is in_namespace else GateRule.QUEUE_LABEL)
+    if queued is in_namespace and not corrects(rules.classes):
         return patch(tuple(mark(kind, obj, rules.context(), gang)))
     stored = marked(kind, queued, rules.context(), gang)
     if corrects(rules.classes):
         stored = corrected(rules, kind, stored)
-    return patch(tuple(editing.diff(placed, stored)))
+    return patch(tuple(editing.diff(in_namespace, stored)))
 
 
 def _with_default_queue(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,7 +76,7 @@ def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
     return patch(tuple(gate_pod(obj, gang_uid(request.namespace, group))))
 
 
-def _placed(request: ReviewRequest, obj: Mapping[str, Any]) -> Mapping[str, Any]:
+def _in_namespace(request: ReviewRequest, obj: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return ``obj`` in its namespace, which a direct caller may have left out."""
     if paths.find(obj, ("metadata", "namespace")):
         return obj

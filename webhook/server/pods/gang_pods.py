@@ -1,4 +1,4 @@
-"""Pods of gangs at creation: each within a place of its gang's reservation, or behind our gate until there is one."""
+"""Pods of gangs at creation: each within its share of its gang's reservation, or behind our gate until there is one."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from webhook.server.review.pod_facts import PodFacts, render_version
 
 def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
     """Decide about a pod behind our gate. It is stored before its gang is admitted, so it needs room as a loose pod
-    does, unless its gang has a place reserved for it that no pod has taken yet.
+    does, unless its gang has a reservation for it that no pod has taken yet.
     """
     pod, request = review.pod, review.request
     group = pod.group
@@ -39,14 +39,14 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     gang = (pod.gang or "") if own or pod.controller is None else pod.controller.uid
     pod_set = role_of(cost, pod.spec) if own else pod.pod_set
     reservation = rules.view.ledger.entries.get(gang)
-    place = None if reservation is None or reservation.stopping is not None else reservation.pod_set(pod_set)
+    reserved = None if reservation is None or reservation.stopping is not None else reservation.pod_set(pod_set)
     if (
-        place is not None
-        and excess_over(cost, place, rules.view, request.namespace, rules.settings.transformed) is None
+        reserved is not None
+        and excess_over(cost, reserved, rules.view, request.namespace, rules.settings.transformed) is None
     ):
         there = rules.view.fences.live_pods(request.namespace, gang, pod_set)
         coming = rules.tally.members(request.namespace, gang, pod_set, now, but=pod.uid)
-        if there + coming < place.count:
+        if there + coming < reserved.count:
             if not request.dry_run:
                 rules.tally.add(request.namespace, review.tally_key, cost, now, gang=gang, pod_set=pod_set)
             return ALLOW
@@ -54,7 +54,7 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
 
 
 def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
-    """Return whether the gang that the pod's label names has a place for it; the tally remembers who takes it."""
+    """Return whether the reservation of the gang that the pod's label names has room for it; the tally remembers it."""
     pod, request = review.pod, review.request
     if pod.gang in names.NOT_ADMITTED or pod.gang is None:
         message = f"{_whose(pod)} is not admitted yet: its pods start together, and not before"
@@ -82,7 +82,7 @@ def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float)
     if excess is not None:
         added = added_by_others(pod.spec, reserved.name, rules.view.jobs.get(reservation.uid))
         return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}{added}")
-    return _take_place(review, rules, _Place(reservation, reserved, cost), now)
+    return _take_share(review, rules, _Share(reservation, reserved, cost), now)
 
 
 def _left_behind(pod: PodFacts, view: View) -> str:
@@ -98,8 +98,8 @@ def _left_behind(pod: PodFacts, view: View) -> str:
     )
 
 
-class _Place(NamedTuple):
-    """A pod's place in a reservation."""
+class _Share(NamedTuple):
+    """What a reservation has for a pod."""
 
     reservation: Reservation
     reserved: ReservedPodSet
@@ -110,8 +110,8 @@ def _there(pods: int) -> str:
     return f"{does(pods, 'exist')} or {'is' if pods == 1 else 'are'} being created"
 
 
-def _take_place(review: PodReview, rules: PodRules, place: _Place, now: float) -> Answer:
-    reservation, reserved, cost = place
+def _take_share(review: PodReview, rules: PodRules, share: _Share, now: float) -> Answer:
+    reservation, reserved, cost = share
     namespace, uid = review.request.namespace, reservation.uid
     live = rules.view.fences.live_pods(namespace, uid, reserved.name)
     coming = rules.tally.members(namespace, uid, reserved.name, now, but=review.pod.uid)

@@ -23,7 +23,7 @@ from tests.unit.server.reviews import (
     with_ledger,
 )
 from webhook.core.notation import names
-from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Form, Place, Writer, own_marks
+from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Bearer, Form, Writer, own_marks
 from webhook.server.gate import Gate
 
 OWN = [(key, "labels") for key in sorted(OWN_LABELS)] + [(key, "annotations") for key in sorted(OWN_ANNOTATIONS)]
@@ -43,7 +43,7 @@ def test_what_tutti_alone_writes_anywhere_is_written_by_others_nowhere() -> None
         by_tutti = [writer is Writer.TUTTI for writer in row.writers.values()]
         assert all(by_tutti) or not any(by_tutti), row.key
         assert not any(by_tutti) or row.form in (Form.LABEL, Form.ANNOTATION)
-        assert Place.NAMESPACE not in row.writers or not any(by_tutti)
+        assert Bearer.NAMESPACE not in row.writers or not any(by_tutti)
 
 
 def with_mark(obj: dict[str, Any], place: tuple[str, ...], form: str, key: str, value: str = "job-1") -> dict[str, Any]:

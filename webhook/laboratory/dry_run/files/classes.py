@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from webhook.core.notation.problem import Problem
-from webhook.dialects.place import Place
+from webhook.dialects.field import Field
 from webhook.jobs.pricing.context import ReadContext, context_from
 from webhook.laboratory.dry_run.files.objects import Object, label
 
@@ -33,22 +33,22 @@ def read(
 
 def _is_sound(obj: Object, problems: list[Problem]) -> bool:
     wrong: list[Problem] = []
-    place = Place(obj, "", wrong)
+    at = Field(obj, "", wrong)
     if obj["kind"] == "PriorityClass":
-        if not place["value"].present:
-            place["value"].error("is missing", "write a whole number")
-        place["value"].integer()
-        place["globalDefault"].boolean(default=False)
+        if not at["value"].present:
+            at["value"].error("is missing", "write a whole number")
+        at["value"].integer()
+        at["globalDefault"].boolean(default=False)
     elif obj["kind"] == "LimitRange":
-        _check_limit_range(place["spec"])
+        _check_limit_range(at["spec"])
     elif obj["kind"] == "RuntimeClass":
-        place["overhead"].mapping()
-        _check_amounts(place["overhead"]["podFixed"])
+        at["overhead"].mapping()
+        _check_amounts(at["overhead"]["podFixed"])
     problems += [problem.within(f"{label(obj)}#") for problem in wrong]
     return not wrong
 
 
-def _check_limit_range(spec: Place) -> None:
+def _check_limit_range(spec: Field) -> None:
     spec.mapping()
     for item in spec["limits"].items():
         item.mapping()
@@ -58,8 +58,8 @@ def _check_limit_range(spec: Place) -> None:
             _check_amounts(item[bound])
 
 
-def _check_amounts(place: Place) -> None:
-    for amount in place.mapping().values():
+def _check_amounts(at: Field) -> None:
+    for amount in at.mapping().values():
         if not amount.present:
             amount.error("is not a quantity", "write one, or leave it out")
         amount.amount()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.notation.problem import Problem
-from webhook.dialects.place import Place
+from webhook.dialects.field import Field
 from webhook.laboratory.dry_run.files.objects import label
 from webhook.wire.times import unix_seconds
 
@@ -19,9 +19,9 @@ _CHECK_STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 def problems_of(obj: Mapping[str, Any]) -> list[Problem]:
     """Return what is wrong with the times and the status of a Workload."""
     found: list[Problem] = []
-    place = Place(obj, "", found)
-    _check_time(place["metadata"]["creationTimestamp"])
-    status = place["status"]
+    at = Field(obj, "", found)
+    _check_time(at["metadata"]["creationTimestamp"])
+    status = at["status"]
     status.mapping()
     _check_conditions(status["conditions"])
     _check_admission(status["admission"])
@@ -36,9 +36,9 @@ def problems_of(obj: Mapping[str, Any]) -> list[Problem]:
     return [problem.within(f"{label(obj)}#") for problem in found]
 
 
-def _check_conditions(place: Place) -> None:
+def _check_conditions(at: Field) -> None:
     seen = set()
-    for condition in place.items():
+    for condition in at.items():
         condition.mapping()
         kind = condition["type"].text()
         if not kind or kind in seen:
@@ -50,10 +50,10 @@ def _check_conditions(place: Place) -> None:
         _check_time(condition["lastTransitionTime"])
 
 
-def _check_admission(place: Place) -> None:
-    place.mapping()
+def _check_admission(at: Field) -> None:
+    at.mapping()
     seen = set()
-    for assignment in place["podSetAssignments"].items():
+    for assignment in at["podSetAssignments"].items():
         assignment.mapping()
         name = assignment["name"].text() or "main"
         if name in seen:
@@ -66,10 +66,10 @@ def _check_admission(place: Place) -> None:
             amount.amount()
 
 
-def _check_time(place: Place) -> None:
-    text = place.text()
+def _check_time(at: Field) -> None:
+    text = at.text()
     try:
         if text:
             unix_seconds(text)
     except (ValueError, OverflowError):
-        place.error("is not a time", "write it as 2026-01-31T12:00:00Z")
+        at.error("is not a time", "write it as 2026-01-31T12:00:00Z")

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
-from webhook.commands.verbs import Verb, cancel, each, every_kind, hold, release, selected, top
+from webhook.commands.owner_verbs import Verb, cancel, each, every_kind, hold, release, selected, top
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.errors import Conflict, NotFound, WrongName

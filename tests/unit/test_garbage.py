@@ -9,7 +9,7 @@ from typing import Any
 import async_solipsism
 import pytest
 
-from webhook import collector
+from webhook import garbage
 
 
 class Node:
@@ -23,7 +23,7 @@ class Node:
 def tuned() -> Iterator[None]:
     """Leave the collector as it was."""
     before = gc.get_threshold()
-    collector.tune()
+    garbage.tune()
     yield
     gc.set_threshold(*before)
     gc.unfreeze()
@@ -31,15 +31,15 @@ def tuned() -> Iterator[None]:
 
 def test_what_has_survived_is_not_looked_at_again() -> None:
     kept = [[] for _ in range(1000)]
-    collector.settle()
+    garbage.settle()
     assert gc.get_freeze_count() > len(kept)
     assert not any(each is kept for each in gc.get_objects())
 
 
 def test_a_cycle_that_is_new_goes() -> None:
-    collector.settle()
+    garbage.settle()
     seen = weakref.ref(Node())
-    collector.settle()
+    garbage.settle()
     assert seen() is None
 
 
@@ -47,7 +47,7 @@ def virtually(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a story in virtual time, beside the collector's task."""
 
     async def both() -> None:
-        running = asyncio.create_task(collector.run())
+        running = asyncio.create_task(garbage.run())
         await story()
         running.cancel()
 
@@ -57,10 +57,10 @@ def virtually(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def test_what_grows_is_set_aside_without_being_asked() -> None:
     async def story() -> None:
-        collector.settle()
+        garbage.settle()
         before = gc.get_freeze_count()
-        kept = [[] for _ in range(3 * collector.YOUNG * collector.MIDDLE)]
-        await asyncio.sleep(2 * collector.EVERY_SECONDS)
+        kept = [[] for _ in range(3 * garbage.YOUNG * garbage.MIDDLE)]
+        await asyncio.sleep(2 * garbage.EVERY_SECONDS)
         assert gc.get_freeze_count() - before >= len(kept) // 2
 
     virtually(story)
@@ -70,11 +70,11 @@ def test_now_and_then_all_of_it_is_looked_at() -> None:
     async def story() -> None:
         node = Node()
         seen = weakref.ref(node)
-        collector.settle()
+        garbage.settle()
         del node
-        collector.settle()
+        garbage.settle()
         assert seen() is not None, "it was set aside while it was in use"
-        await asyncio.sleep(collector.WHOLE_SECONDS + collector.EVERY_SECONDS)
+        await asyncio.sleep(garbage.WHOLE_SECONDS + garbage.EVERY_SECONDS)
         assert seen() is None
 
     virtually(story)

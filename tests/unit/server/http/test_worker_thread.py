@@ -5,7 +5,7 @@ import threading
 
 from tests.unit.server.reviews import Answered, review, view
 from webhook.server.gate import Gate
-from webhook.server.http.one_thread import OneThread
+from webhook.server.http.worker_thread import OneThread
 from webhook.server.review.settings import GateSettings
 
 FLAVOR = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "any"}, "spec": {}}

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.commands.test_mistakes import KUBECONFIG
 from webhook.cli import app, main
-from webhook.commands import proposing
+from webhook.commands import completion_names
 from webhook.commands.completion import proposals
 from webhook.errors import WRONG
 from webhook.visibility.http.app import ROOT
@@ -95,7 +95,7 @@ def test_the_kubeconfig_that_was_typed_is_asked(kubeconfig: str, monkeypatch: py
 def test_who_cannot_reach_a_cluster_is_proposed_nothing_and_told_nothing(
     broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(proposing, "PROPOSE_SECONDS", 0.2)
+    monkeypatch.setattr(completion_names, "PROPOSE_SECONDS", 0.2)
     with socket.socket() as silent, socket.socket() as closed:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

@@ -1,7 +1,7 @@
-"""Reading of objects that nobody has checked: a place in a document, and what is wrong there.
+"""Reading of objects that nobody has checked: a field of a document, and what is wrong there.
 
 Policy objects come from free-form custom resources and from YAML in a ConfigMap, so any value may have any type. A
-``Place`` is one value with its JSON pointer; each reader returns a usable value and notes a problem, with the path,
+``Field`` is one value with its JSON pointer; each reader returns a usable value and notes a problem, with the path,
 the value and how to mend it, when the document holds something else. Reading never raises.
 """
 
@@ -22,7 +22,7 @@ PROBLEMS_MAX: Final = 100
 LABEL_NAME: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)", re.ASCII)
 
 
-class Place:
+class Field:
     """One value of a document, its JSON pointer, and the list that problems found below it are noted in."""
 
     __slots__ = ("path", "problems", "value")
@@ -51,12 +51,12 @@ class Place:
         """Whether there is a value; JSON null counts as absent, as in the API server."""
         return self.value is not None
 
-    def __getitem__(self, key: str) -> "Place":
-        """Return the place of a member, which may be absent."""
+    def __getitem__(self, key: str) -> "Field":
+        """Return the field of a member, which may be absent."""
         members = self.value if isinstance(self.value, Mapping) else {}
-        return Place(members.get(key), f"{self.path}/{escape(key)}", self.problems)
+        return Field(members.get(key), f"{self.path}/{escape(key)}", self.problems)
 
-    def mapping(self) -> dict[str, "Place"]:
+    def mapping(self) -> dict[str, "Field"]:
         """Return the members; empty when absent."""
         if self.value is None:
             return {}
@@ -65,7 +65,7 @@ class Place:
             return {}
         return {str(key): self._member(str(key), value) for key, value in self.value.items()}
 
-    def items(self, least: int = 0, most: int | None = None) -> Iterator["Place"]:
+    def items(self, least: int = 0, most: int | None = None) -> Iterator["Field"]:
         """Yield the elements of a list; notes an error when there are fewer than ``least`` or more than ``most``."""
         if self.value is None and not least:
             return
@@ -76,18 +76,18 @@ class Place:
         if size < least or (most is not None and size > most):
             self.error(f"has {size} entries", f"write {least} to {'any number' if most is None else most}")
         for index, value in enumerate(self.value):
-            yield Place(value, f"{self.path}/{index}", self.problems)
+            yield Field(value, f"{self.path}/{index}", self.problems)
 
-    def _member(self, key: str, value: object) -> "Place":
-        return Place(value, f"{self.path}/{escape(key)}", self.problems)
+    def _member(self, key: str, value: object) -> "Field":
+        return Field(value, f"{self.path}/{escape(key)}", self.problems)
 
     def only(self, known: Sequence[str]) -> None:
         """Warn of members that are not among ``known``: they would be ignored in silence."""
-        for key, place in self.mapping().items():
+        for key, at in self.mapping().items():
             if key not in known and len(self.problems) < PROBLEMS_MAX:
                 close = get_close_matches(key, known, n=1)
                 meant = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-                place.warn("is not a field that Tutti knows; it has no effect", meant)
+                at.warn("is not a field that Tutti knows; it has no effect", meant)
 
     # -- scalars ----------------------------------------------------------------------------------------------------
 
