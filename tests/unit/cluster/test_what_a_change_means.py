@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -13,7 +13,9 @@ from webhook.assembly import WebhookParts, webhook
 from webhook.clock import LoopClock
 from webhook.cluster.listener import Listener
 from webhook.config import Config
+from webhook.core.model.policy import Policy
 from webhook.core.notation.names import GATED_NAMESPACE
+from webhook.dialects.compiler import PolicyCompiler, PolicyObject
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.router import Answer, Request
@@ -105,6 +107,30 @@ async def test_what_a_resource_quota_uses_concerns_nobody() -> None:
         await it.merge(path, b'{"spec": {"hard": {"pods": "4"}}}')
         assert it.heard.calls["fences"] == 1
         assert it.parts.view.fences.fences("team-a")[0].hard == {"pods": 4000}
+
+
+async def test_what_a_queue_has_admitted_compiles_no_policy() -> None:
+    """Kueue counts in the status of every ClusterQueue: a thousand of them would have all policy compiled for ever."""
+    async with followed() as it:
+        queue: dict[str, Any] = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue"}
+        await it.cluster.create({**queue, "metadata": {"name": "shared"}, "spec": {"resourceGroups": []}})
+        await asyncio.sleep(3)
+        compiled: list[int] = []
+        compiler = it.parts.feeds._compiler
+
+        class Counting(PolicyCompiler):
+            def compile(self, objects: Iterable[PolicyObject]) -> Policy:
+                compiled.append(len(kept := list(objects)))
+                return compiler.compile(kept)
+
+        it.parts.feeds._compiler = Counting()
+        path = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/shared"
+        for admitted in range(5):
+            await it.merge(f"{path}/status", b'{"status": {"admittedWorkloads": %d}}' % admitted)
+        assert compiled == []
+        assert "shared" in it.parts.view.policy.queues
+        await it.merge(path, b'{"spec": {"stopPolicy": "Hold"}}')
+        assert compiled == [1]
 
 
 async def test_a_namespace_concerns_who_follows_it_when_its_labels_change() -> None:
