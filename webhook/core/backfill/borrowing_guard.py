@@ -17,7 +17,7 @@ that may use guaranteed quota only. Upstream looks at leaves and not at resource
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
@@ -28,7 +28,7 @@ from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
-from webhook.core.reasons.barriers import BehindStarved
+from webhook.core.reasons.barriers import NAMED_MAX, BehindStarved
 from webhook.core.reasons.wake_keys import Owed
 
 
@@ -69,17 +69,20 @@ class BorrowingGuard:
         view = self.allocations.projected if usage is None else usage
         taking = _Taking(eclass.queue.node, decision.assignment.usage, view)
         # For the head of a strict queue nothing is held back while it is judged: what is found then counts for it only.
-        held = self._holder(taking, fences, recheck=usage is not None or eclass.queue.strict or eclass.queue.backfills)
-        if held is None:
+        recheck = usage is not None or eclass.queue.strict or eclass.queue.backfills
+        held = list(islice(self._holders(taking, fences, recheck=recheck), NAMED_MAX))
+        if not held:
             return decision
-        return replace(decision, barrier=_behind(held, taking), victims=(), awaits=(), owed=held.owed)
+        first, *others = (_behind(each, taking) for each in held)
+        barrier = replace(first, others=tuple(others))
+        return replace(decision, barrier=barrier, victims=(), awaits=(), owed=held[0].owed)
 
     def lets_grow(self, allocation: Allocation, extra: AmountsByFlavor, fences: Fences) -> bool:
         """Return whether an admitted gang can take ``extra`` and keep no starved gang waiting."""
         queue, node = self.pending.queues.get(allocation.reservation.queue), self.allocations.node_of(allocation)
         if node is None or queue is None or not _yields(queue.spec, allocation.reservation.preemptible):
             return True
-        held = self._holder(_Taking(node, extra, self.allocations.projected), fences)
+        held = next(self._holders(_Taking(node, extra, self.allocations.projected), fences), None)
         if held is not None:
             self.watch(held.owed)
         return held is None
@@ -117,18 +120,18 @@ class BorrowingGuard:
         side = list(_side(node, meeting))
         return _short(usage, side, owed.key) and not _kept_out_by(usage, node, side, owed.key, asked[owed.key])
 
-    def _holder(self, taking: "_Taking", fences: Fences, *, recheck: bool = False) -> _Held | None:
-        """Return a starved gang that would be kept waiting: the first one, by the names of queues."""
+    def _holders(self, taking: "_Taking", fences: Fences, *, recheck: bool = False) -> Iterator[_Held]:
+        """Yield the starved gangs that would be kept waiting, by the names of queues: the first one of each.
+
+        Once for each of what it would lack.
+        """
         for queue in () if taking.below_own() else self.pending.guarded.get(taking.node.root, ()):
             keys = [] if queue.node is None or queue.node is taking.node else taking.contested(queue.node)
             if not keys or queue.node is None:
                 continue
             found = _all_starved(queue, fences, taking.usage) if recheck else self._starved_in(queue, fences)
-            lacking = taking.first_lacking(found, queue.node, keys)
-            if lacking is not None:
-                eclass, key = lacking
-                return _Held(eclass, Owed(queue.node.name, eclass.key, _meeting(taking.node, queue.node).index, key))
-        return None
+            for eclass, key in taking.lacking(found, queue.node, keys):
+                yield _Held(eclass, Owed(queue.node.name, eclass.key, _meeting(taking.node, queue.node).index, key))
 
     def _starved_in(self, queue: PendingQueue, fences: Fences) -> list[tuple[EquivalenceClass, AmountsByFlavor]]:
         """Return the starved classes of a queue, found once for as long as nothing has changed."""
@@ -162,21 +165,21 @@ class _Taking:
             if _short(usage, theirs, key) and all(usage.of(each, key) >= each.subtree.get(key, 0) for each in mine)
         ]
 
-    def first_lacking(
+    def lacking(
         self, starved: Iterable[tuple[EquivalenceClass, AmountsByFlavor]], other: Node, keys: Iterable[FlavorResource]
-    ) -> tuple[EquivalenceClass, FlavorResource] | None:
-        """Return the first of the ``starved`` classes of queue ``other`` that would lack one of ``keys``, and which."""
+    ) -> list[tuple[EquivalenceClass, FlavorResource]]:
+        """Return the first of the ``starved`` classes of queue ``other`` that would lack any of ``keys``, with each."""
         shared = list(_meeting(self.node, other).path())
         self.usage.add(self.node, self.amounts)
         try:
             for eclass, asked in starved:
-                for key in keys:
-                    refused = self.usage.binding(other, key, asked[key]) if key in asked else None
-                    if refused is not None and refused[0] in shared:
-                        return eclass, key
+                refused = {key: self.usage.binding(other, key, asked[key]) for key in keys if key in asked}
+                found = [(eclass, key) for key, each in refused.items() if each is not None and each[0] in shared]
+                if found:
+                    return found
         finally:
             self.usage.remove(self.node, self.amounts)
-        return None
+        return []
 
     def _shown(self) -> list[FlavorResource]:
         return [key for key, amount in self.amounts.items() if amount and not key.is_internal]

@@ -14,7 +14,7 @@ from webhook.core.reasons.blockers import Blocker, QuotaMissing, TooMuch, render
 from webhook.core.reasons.reasons import Code, Holder, Reason
 
 NAMED_MAX = 5
-"""Pod sets that a reason names."""
+"""Pod sets, or starved gangs, that a reason names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ class BehindStarved:
     asked: int
     used: int
     limit: int
+    others: tuple["BehindStarved", ...] = ()
+    """What else is needed, by the same gang and by others of which it would keep one waiting as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +152,23 @@ def _missing(short: FenceFull, first: FenceFull) -> QuotaMissing:
 
 
 def _behind_starved(barrier: BehindStarved) -> Reason:
-    resource = barrier.key.resource
-    used, own = quantity.render(barrier.queue_used, resource), quantity.render(barrier.queue_owns, resource)
+    needed: dict[tuple[str, str], list[str]] = {}
+    for each in (barrier, *barrier.others):
+        resource = each.key.resource
+        used, own = quantity.render(each.queue_used, resource), quantity.render(each.queue_owns, resource)
+        needed.setdefault((each.starved, each.queue), []).append(f"{used} of its own {own} {resource_text(resource)}")
+    waiting = [
+        f"{who} waits in {queue}, which uses {' and '.join(of)}, and needs the room"
+        for (who, queue), of in needed.items()
+    ]
     return Reason(
         Code.BEHIND_STARVED,
-        f"{barrier.starved} waits in {barrier.queue}, which uses {used} of its own {own} {resource_text(resource)}, "
-        "and needs the room",
+        "; ".join(waiting),
         node=barrier.node,
-        resource=resource,
+        resource=barrier.key.resource,
         flavor=barrier.key.flavor,
         asked=barrier.asked,
         used=barrier.used,
         limit=barrier.limit,
-        help=f"it starts after {barrier.starved}, or once {barrier.node} uses less than its own",
+        help=f"it starts after {' and '.join(who for who, _ in needed)}, or once {barrier.node} uses less than its own",
     )

@@ -9,14 +9,17 @@ what containers state. That extended resources need limits equal to requests is 
 job's own object for that, and Kueue's objects need not state limits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from webhook.core.notation import amounts, quantity
 from webhook.core.notation.amounts import Amounts
+from webhook.core.notation.problem import some
 from webhook.jobs.pricing.pod_requests import price, with_limit_range_defaults, with_pod_level_defaults
 
 _FIELDS: Final = ("initContainers", "containers")
+NAMED_MAX: Final = 5
+"""Broken rules that are told at once."""
 
 
 class _Bounds(NamedTuple):
@@ -30,14 +33,26 @@ class _Bounds(NamedTuple):
 _UNBOUNDED: Final = _Bounds({}, {}, {})
 
 
-def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return which rule pods of ``pod_spec`` break, or None.
+def out_of_bounds(pods: Iterable[tuple[str, Mapping[str, Any]]], limit_ranges: Sequence[Mapping[str, Any]]) -> str:
+    """Return every rule that keeps ``pods`` from being created, each pod set by its name; empty where none does.
+
+    Raises as ``violations``.
+    """
+    broken = [f"pod set {name}: {each}" for name, spec in pods for each in violations(spec, limit_ranges)]
+    return some(broken, NAMED_MAX, between="; ")
+
+
+def violations(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return every rule that pods of ``pod_spec`` break: what is mended of one alone would be refused by the next.
 
     ``limit_ranges`` are the LimitRange objects of the namespace. Raises Unreadable or QuantityError where the spec
     cannot be priced.
     """
     spec = with_limit_range_defaults(with_pod_level_defaults(pod_spec), limit_ranges)
-    bounds = _bounds(limit_ranges, "Container")
+    return [*_of_containers(spec, _bounds(limit_ranges, "Container")), *_of_pod(spec, _bounds(limit_ranges, "Pod"))]
+
+
+def _of_containers(spec: Mapping[str, Any], bounds: _Bounds) -> Iterator[str]:
     for field in _FIELDS:
         for container in spec.get(field) or ():
             resources = container.get("resources") or {}
@@ -45,35 +60,35 @@ def violation(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, A
             if bounds is _UNBOUNDED and (requested == limited or not requested or not limited):
                 continue
             asked, limits = amounts.parse(requested or {}), amounts.parse(limited or {})
-            found = _above(asked, limits) or _outside(asked, limits, bounds)
-            if found is not None:
-                return f"container {container.get('name')}: {found}"
+            for broken in (*_above(asked, limits), *_outside(asked, limits, bounds)):
+                yield f"container {container.get('name')}: {broken}"
+
+
+def _of_pod(spec: Mapping[str, Any], bounds: _Bounds) -> Iterator[str]:
     whole = [amounts.parse((spec.get("resources") or {}).get(side) or {}) for side in ("requests", "limits")]
-    found = _above(*whole) or _beyond(spec, *whole)
-    bounds = _bounds(limit_ranges, "Pod")
-    if found is None and any(bounds):
+    broken = [*_above(*whole), *_beyond(spec, *whole)]
+    if any(bounds):
         compute = [{name: f"{side[name]}m" for name in ("cpu", "memory") if name in side} for side in whole]
         pod = price({**spec, "overhead": None, "resources": dict(zip(("requests", "limits"), compute, strict=True))})
-        found = _outside(pod.requests, pod.limits, bounds)
-    return None if found is None else f"pod: {found}"
+        broken += _outside(pod.requests, pod.limits, bounds)
+    yield from (f"pod: {each}" for each in broken)
 
 
-def _beyond(spec: Mapping[str, Any], requests: Amounts, limits: Amounts) -> str | None:
-    """Return which containers exceed what is stated for their pod: all requests together, or the limit of one."""
+def _beyond(spec: Mapping[str, Any], requests: Amounts, limits: Amounts) -> Iterator[str]:
+    """Yield which containers exceed what is stated for their pod: all requests together, or the limit of one."""
     if not requests and not limits:
-        return None
+        return
     sums = price({**spec, "overhead": None, "resources": None})
     for name in sorted(requests.keys() & sums.requests.keys()):
         if sums.requests[name] > requests[name]:
             asked = _shown(sums.requests, name)
-            return f"its containers request {asked}, more than is requested for all of it ({_shown(requests, name)})"
+            yield f"its containers request {asked}, more than is requested for all of it ({_shown(requests, name)})"
     for container in spec.get("containers") or ():
         own = amounts.parse((container.get("resources") or {}).get("limits") or {})
         for name in sorted(own.keys() & limits.keys()):
             if own[name] > limits[name]:
                 who = f"container {container.get('name')} has a limit of {_shown(own, name)}"
-                return f"{who}, above that of all of it ({_shown(limits, name)})"
-    return None
+                yield f"{who}, above that of all of it ({_shown(limits, name)})"
 
 
 def _bounds(limit_ranges: Sequence[Mapping[str, Any]], kind: str) -> _Bounds:
@@ -97,32 +112,30 @@ def _narrow(known: dict[str, int], stated: Mapping[str, Any] | None) -> None:
         known[name] = min(amount, known.get(name, amount))
 
 
-def _above(asked: Amounts, limits: Amounts) -> str | None:
+def _above(asked: Amounts, limits: Amounts) -> Iterator[str]:
     for name in sorted(asked.keys() & limits.keys()):
         if asked[name] > limits[name]:
-            return f"{_shown(asked, name)} exceeds its limit"
-    return None
+            yield f"{_shown(asked, name)} exceeds its limit"
 
 
-def _outside(asked: Amounts, limits: Amounts, bounds: _Bounds) -> str | None:
+def _outside(asked: Amounts, limits: Amounts, bounds: _Bounds) -> Iterator[str]:
     for name in sorted(bounds.most):
         if max(asked.get(name, 0), limits.get(name, 0)) > bounds.most[name]:
             high = amounts.maximum(asked, limits)
-            return f"{_shown(high, name)} is more than a LimitRange allows ({_shown(bounds.most, name)})"
-        if name not in limits:
-            return f"no limit of {name} is stated; a LimitRange allows {_shown(bounds.most, name)}"
+            yield f"{_shown(high, name)} is more than a LimitRange allows ({_shown(bounds.most, name)})"
+        elif name not in limits:
+            yield f"no limit of {name} is stated; a LimitRange allows {_shown(bounds.most, name)}"
     for name in sorted(bounds.least):
-        if name not in asked:
-            return f"no {name} is requested; a LimitRange demands {_shown(bounds.least, name)}"
-        low = {name: min(asked[name], limits.get(name, asked[name]))}
-        if low[name] < bounds.least[name]:
-            return f"{_shown(low, name)} is less than a LimitRange demands ({_shown(bounds.least, name)})"
+        low = {name: min(asked[name], limits.get(name, asked[name]))} if name in asked else None
+        if low is None:
+            yield f"no {name} is requested; a LimitRange demands {_shown(bounds.least, name)}"
+        elif low[name] < bounds.least[name]:
+            yield f"{_shown(low, name)} is less than a LimitRange demands ({_shown(bounds.least, name)})"
     for name in sorted(bounds.ratio):
         request, limit = asked.get(name, 0), limits.get(name, 0)
         if not request or not limit or limit * quantity.MILLI > request * bounds.ratio[name]:
             times = quantity.render(bounds.ratio[name])
-            return f"a LimitRange wants a limit of {name} of at most {times} times its request"
-    return None
+            yield f"a LimitRange wants a limit of {name} of at most {times} times its request"
 
 
 def _shown(found: Amounts, name: str) -> str:

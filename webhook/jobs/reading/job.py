@@ -11,16 +11,15 @@ import orjson
 from webhook.core.fleet import text as placed
 from webhook.core.fleet.dispatch import Phase
 from webhook.core.fleet.permit import permits
-from webhook.core.model.gang import Gang
 from webhook.core.model.shared import shared
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pod_sets.sites import PodSetSite
-from webhook.jobs.pricing import limit_ranges
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.pricing.injections import containers_of
+from webhook.jobs.pricing.limit_ranges import out_of_bounds
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gang import read_gang, run_limit_seconds
 from webhook.jobs.reading.gating import gang_owner, managed_by_other, queue_label
@@ -86,7 +85,11 @@ def read(
         templates=tuple(_template(site, uid) for site in sites if site.metadata_path is not None),
         generation=integer(metadata.get("generation")),
         suspend_gap=_suspend_gap(kind, obj),
-        out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
+        out_of_bounds=""
+        if gang is None
+        else out_of_bounds(
+            ((site.name, site.whole_spec) for site in sites), context.limit_ranges.get(gang.namespace, ())
+        ),
         missing_class=asking.missing_class,
         admission_gates=text(marks.get(names.ADMISSION_GATES)),
         dispatch=_dispatch(kind, marks),
@@ -167,16 +170,6 @@ def bystander(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind
     running = not suspended and not going and status.finished(kind, obj) is None
     names_borne = () if owner else _owners_named(kind, metadata)
     return Bystander(*place, integer(metadata.get("resourceVersion")), owner, made, names_borne, running)
-
-
-def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:
-    """Return what keeps pods of ``gang`` from being created, a LimitRange or their own limits, and in which pod set."""
-    ranges = context.limit_ranges.get(gang.namespace, ())
-    for site in sites:
-        found = limit_ranges.violation(site.whole_spec, ranges)
-        if found is not None:
-            return f"pod set {site.name}: {found}"
-    return ""
 
 
 def _template(site: PodSetSite, uid: str) -> Template:

@@ -34,6 +34,23 @@ def test_room_gathers_for_the_starved_and_goes_to_others_only_afterwards() -> No
     assert world.end("runs1").cycle() == ["small"]
 
 
+def test_all_starved_gangs_that_need_the_room_are_named_and_all_that_they_need() -> None:
+    """Who ends the one, or adds what it lacks, would be told of the next."""
+    owned = group(default={"cpu": 4, "gpu": 4})
+    queues = [queue(name, None, owned, cohort="root", guards_borrowing=True) for name in ("a", "b", "full")]
+    world = World(cohort("root"), *queues)
+    world.submit(*(gang(f"runs{number}", "full", also={"gpu": 1}) for number in range(7)))
+    while world.cycle():
+        pass
+    world.submit(gang("one", "a", 6, also={"gpu": 6}), gang("two", "b", 8), gang("small", "full", also={"gpu": 1}))
+    assert world.cycle() == []
+    assert world.why("small") == (
+        "team/one waits in queue a, which uses 0 of its own 4 cpu and 0 of its own 4 gpu, and needs the room; "
+        "team/two waits in queue b, which uses 0 of its own 4 cpu, and needs the room; asks 1 cpu; "
+        "queue full has 4, 7 used; it starts after team/one and team/two, or once queue full uses less than its own"
+    )
+
+
 def test_with_one_head_a_cycle_room_gathers_for_the_starved_too() -> None:
     world = tree(OneHeadEngine()).submit(gang("large", "starved", 5), gang("small", "full"))
     assert world.cycle() == []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.jobs.pricing.limit_ranges import violation
+from webhook.jobs.pricing.limit_ranges import out_of_bounds, violations
 
 HUGE = {"limits": {"cpu": "1", "hugepages-2Mi": "8Mi"}}
 
@@ -60,7 +60,7 @@ def pod(requests: dict[str, str], limits: dict[str, str] | None = None, **more: 
     ],
 )
 def test_a_pod_that_would_be_refused_is_told_why(bounds: dict[str, Any], spec: dict[str, Any], says: str) -> None:
-    assert says in (violation(spec, [bounds]) or "")
+    assert says in "; ".join(violations(spec, [bounds]))
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,29 @@ def test_a_pod_that_would_be_refused_is_told_why(bounds: dict[str, Any], spec: d
     ],
 )
 def test_a_pod_that_would_be_created_is_let_go(bounds: dict[str, Any], spec: dict[str, Any]) -> None:
-    assert violation(spec, [bounds]) is None
+    assert violations(spec, [bounds]) == []
 
 
 def test_of_several_limit_ranges_the_narrowest_counts() -> None:
     ranges = [bound("Pod", max={"cpu": "3"}, maxLimitRequestRatio={"cpu": "9"}), bound("Pod", max={"cpu": "5"})]
-    assert "more than a LimitRange allows (3 cpu)" in (violation(pod({"cpu": "1"}, {"cpu": "4"}), ranges) or "")
-    assert violation(pod({"cpu": "1"}, {"cpu": "3"}), ranges) is None
-    assert "at most 2 times" in (
-        violation(pod({"cpu": "1"}, {"cpu": "3"}), [*ranges, bound("Pod", maxLimitRequestRatio={"cpu": "2"})]) or ""
+    (found,) = violations(pod({"cpu": "1"}, {"cpu": "4"}), ranges)
+    assert "more than a LimitRange allows (3 cpu)" in found
+    assert violations(pod({"cpu": "1"}, {"cpu": "3"}), ranges) == []
+    (found,) = violations(pod({"cpu": "1"}, {"cpu": "3"}), [*ranges, bound("Pod", maxLimitRequestRatio={"cpu": "2"})])
+    assert "at most 2 times" in found
+
+
+def test_every_rule_that_is_broken_is_told_at_once() -> None:
+    """Who mends one of them would be told the next, one after the other."""
+    ranges = [bound("Container", max={"cpu": "3"}, min={"memory": "1Gi"}), bound("Pod", max={"cpu": "2"})]
+    leader = pod({"cpu": "1", "memory": "512Mi"}, {"cpu": "4"})
+    worker = {"containers": [*leader["containers"], {"name": "side", "resources": {"limits": {"cpu": "5"}}}]}
+    assert out_of_bounds([("leader", leader)], ranges) == (
+        "pod set leader: container c: 4 cpu is more than a LimitRange allows (3 cpu); "
+        "pod set leader: container c: 512Mi memory is less than a LimitRange demands (1Gi memory); "
+        "pod set leader: pod: 4 cpu is more than a LimitRange allows (2 cpu)"
     )
+    told = out_of_bounds([("leader", leader), ("worker", worker)], ranges)
+    assert told.count("; pod set worker: container c: ") == 2
+    assert told.endswith(" (1Gi memory) and 2 more")
+    assert out_of_bounds([("leader", pod({"cpu": "1", "memory": "1Gi"}, {"cpu": "1"}))], ranges) == ""

@@ -22,7 +22,7 @@ from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.kind import Factor, JobKind, Layout, PodSetSource
 from webhook.jobs.pod_sets.find import find_pod_sets
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.pricing.limit_ranges import violation
+from webhook.jobs.pricing.limit_ranges import out_of_bounds
 from webhook.jobs.reading.missing_class import missing_class
 from webhook.jobs.reading.pod_set import pod_set_of
 from webhook.laboratory.dry_run.workloads import rules as workload_rules
@@ -283,11 +283,9 @@ def _failed_check(obj: Mapping[str, Any]) -> Reason | None:
 
 def _out_of_bounds(obj: Mapping[str, Any], gang: Gang, context: ReadContext) -> Reason | None:
     sites = find_pod_sets(KIND, _with_defaults(obj), context)
-    for site in sites:
-        found = violation(site.spec, context.limit_ranges.get(gang.namespace, ()))
-        if found is not None:
-            return Reason(Code.MISCONFIGURED, f"pod set {site.name}: {found}", help="correct the pod or the LimitRange")
-    return None
+    pods = ((site.name, site.spec) for site in sites)
+    broken = out_of_bounds(pods, context.limit_ranges.get(gang.namespace, ()))
+    return Reason(Code.MISCONFIGURED, broken, help="correct the pod or the LimitRange") if broken else None
 
 
 # -- what it holds ----------------------------------------------------------------------------------------------------
