@@ -78,7 +78,7 @@ class Steps:
 
     def _give_up(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> bool:
         """Stop a gang of which nothing runs if its start is refused for good; return whether it is."""
-        refused = self.effects.refused(job.uid)
+        refused = self.effects.given_up(job)
         if refused is None or reservation is None or not reservation.evictable:
             return False
         self.stops.refused(job, reservation, refused, batch)

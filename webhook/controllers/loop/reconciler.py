@@ -419,7 +419,7 @@ class Reconciler:
         ):
             self.dirty.add(uid)
             return
-        if effect.name == Step.START and (not isinstance(failure, (Conflict, NotFound)) or self._effects.denied(uid)):
+        if effect.name == Step.START and not isinstance(failure, (Conflict, NotFound)):
             self._announcer.start_failed(uid, str(failure))
         delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
         asyncio.get_running_loop().call_later(delay, self.dirty.add, uid)

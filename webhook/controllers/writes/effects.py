@@ -36,6 +36,10 @@ GONE: Final = sys.maxsize
 """The version of a pod that is known to be gone: whatever is read of it is older."""
 
 
+class Denied(Forbidden):
+    """A write was answered as if the job were another, or gone, and it is there as it was read: somebody says no."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodWrite:
     """One write to one pod of a gang."""
@@ -105,6 +109,10 @@ class Effects:
         writes = self._writes(uid)
         return writes.why if writes.refusals >= REFUSALS_MEANT else None
 
+    def given_up(self, job: JobRecord) -> str | None:
+        """Return why every write of a job is refused, if that has happened often enough of the job as it is now."""
+        return self.refused(job.uid) if self._writes(job.uid).denied_version in (0, job.resource_version) else None
+
     def why_open(self, uid: str) -> str:
         """Return what the last write of this job was answered, if it is not known to be stored or refused."""
         writes = self._writes(uid)
@@ -115,11 +123,6 @@ class Effects:
         writes = self._writes(job.uid)
         news = writes.denied_version not in (0, job.resource_version)
         return not news and asyncio.get_running_loop().time() < writes.rests_until
-
-    def denied(self, uid: str) -> bool:
-        """Return whether writes of a job are told again and again of another version than all that can be read."""
-        writes = self._writes(uid)
-        return bool(writes.denied_version) and writes.failures >= REFUSALS_MEANT
 
     def retry_delay_seconds(self, uid: str) -> float:
         """Return how long to leave a job alone after its last failure."""
@@ -185,10 +188,21 @@ class Effects:
                 if effect.starts:
                     await self._rehearsal.passed(lambda: patch({"dryRun": "All"}))
                 raw = await patch()
+        except (Conflict, NotFound) as error:
+            again = writes.denied_version == job.resource_version
+            return Denied(error.status, error.reason, error.message) if again and await self._is_as_read(job) else error
         except ApiError as error:
             return error
         writes.stored_version = _version(raw)
         return None
+
+    async def _is_as_read(self, job: JobRecord) -> bool:
+        """Return whether a job is stored as it was read, by the API server's own word: the watch may have stopped."""
+        path = object_path(self._kinds[job.kind].at(job.version), job.namespace, job.name)
+        try:
+            return _version(await self._api.request("GET", path, accept=METADATA)) == job.resource_version
+        except ApiError:
+            return False
 
     async def _write_pod(self, write: PodWrite, writes: Writes) -> ApiError | None:
         pod = write.pod
@@ -217,11 +231,11 @@ class Effects:
 
 def _count(writes: Writes, failure: ApiError | None, version: int) -> None:
     """Note what became of a write of ``version`` of a job, 0 for its pods, and how long to leave the job alone."""
-    writes.open = isinstance(failure, (Conflict, Unavailable))
+    writes.open = isinstance(failure, (Conflict, Denied, Unavailable))
     refused = isinstance(failure, (Forbidden, Invalid))
     writes.refusals, writes.why = writes.refusals + 1 if refused else 0, "" if failure is None else str(failure)
     behind, before = isinstance(failure, (Conflict, NotFound)), writes.denied_version
-    writes.denied_version = version if behind else 0
+    writes.denied_version = version if behind or isinstance(failure, Denied) else 0
     if failure is None or (behind and not (version and version == before)):
         # It only means that our picture is old: the watch brings the new one. If it does not, somebody else says so.
         writes.failures, writes.rests_until = 0, 0.0

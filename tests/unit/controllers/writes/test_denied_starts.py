@@ -14,6 +14,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.core.reasons.reasons import Code
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
@@ -27,6 +28,8 @@ class Denying:
         self._api = api
         self.denial: ApiError | None = denial
         self.denied = 0
+        self.moved_on = False
+        """Jobs are of another version than whoever watches them was told."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
@@ -36,6 +39,10 @@ class Denying:
             self.denied += 1
             raise self.denial
         answer: bytes = await self._api.request(method, path, **more)
+        if method == "GET" and "/jobs/" in path and self.moved_on:
+            document = orjson.loads(answer)
+            document["metadata"]["resourceVersion"] = "999999"
+            return orjson.dumps(document)
         return answer
 
 
@@ -93,6 +100,35 @@ async def test_it_is_told_once_tried_ever_more_rarely_and_goes_on_when_it_may(de
         site.line.denial = None
         await asyncio.sleep(35)
         assert not site.parts.view.jobs[uid].suspended
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [Conflict(409, "Conflict", "a webhook says no"), NotFound(404, "NotFound", "a webhook knows no such team")],
+    ids=["conflict", "not found"],
+)
+async def test_what_is_denied_for_good_holds_no_quota_says_why_it_waits_and_is_tried_again(denial: ApiError) -> None:
+    async with denied(denial) as (site, uid):
+        await asyncio.sleep(150)
+        assert not site.parts.view.ledger.entries
+        why = site.parts.reconciler.reason(uid)
+        assert why is not None
+        assert why.code is Code.WRITE_REFUSED
+        assert str(denial) in why.message
+        before = site.line.denied
+        await asyncio.sleep(90)
+        assert 2 <= site.line.denied - before <= 4
+        site.line.denial = None
+        await asyncio.sleep(35)
+        assert not site.parts.view.jobs[uid].suspended
+
+
+async def test_a_start_that_conflicts_because_nothing_is_heard_any_more_of_its_job_gives_up_nothing() -> None:
+    """What was read of it is old: it may have been started by whoever led before."""
+    async with denied(Conflict(409, "Conflict", "another version")) as (site, uid):
+        site.line.moved_on = True
+        await asyncio.sleep(200)
+        assert uid in site.parts.view.ledger.entries
 
 
 async def test_a_job_that_has_changed_is_not_left_alone() -> None:
