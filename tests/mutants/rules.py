@@ -171,7 +171,7 @@ MUTANTS: Final = (
         "1",
         "pages are deleted before a new ledger is made of what is read",
         RECOVERY,
-        "        await self._keeper.delete_pages()\n",
+        "        await self._delete_pages()\n",
         "",
         f"{UNIT}/controllers/ledger/test_paged_cycles.py",
     ),

@@ -108,7 +108,8 @@ class Elector:
         self.attempt_seconds = renew_seconds / 2
         """How long one request for the record may take: another attempt fits into the renew deadline."""
         self._lease_seconds = lease_seconds
-        self._renew_seconds = renew_seconds
+        self.renew_seconds = renew_seconds
+        """How long a leader leads that cannot renew."""
         self._seen: LeaderRecord | None = None
         self._seen_text: str | None = None
         self._seen_at = 0.0
@@ -200,12 +201,12 @@ class Elector:
     @property
     def quit_at(self) -> float:
         """Monotonic time at which a leader that has not renewed must have stepped down."""
-        return self._renewed_at + self._renew_seconds
+        return self._renewed_at + self.renew_seconds
 
     @property
     def renew_at(self) -> float:
         """Monotonic time from which on ``record`` is to be written again."""
-        return self._renewed_at + self._renew_seconds * RENEW_DUE_AT
+        return self._renewed_at + self.renew_seconds * RENEW_DUE_AT
 
     def renew_due(self, now: float) -> bool:
         """Return whether it is time to write ``record`` again."""

@@ -42,10 +42,10 @@ def refused(error: ApiError) -> LedgerRefused:
 
 
 def refuse_unknown(stored: Stored | None) -> None:
-    """Leave a ledger alone that a newer release wrote: what it says beyond our knowledge would be lost."""
+    """Leave what another release wrote alone: what it says beyond our knowledge would be lost."""
     if stored is None:
         return
     try:
         ledger_text.check_schema(stored.data)
     except UnknownSchema as error:
-        raise LedgerRefused(f"the ledger is left as it is: {error}") from error
+        raise LedgerRefused(f"{stored.name} is left as it is: {error}") from error

@@ -31,7 +31,7 @@ from webhook.core.ledger.pages import INDEX, Change, Found, Layout, PagesMismatc
 from webhook.core.ledger.record import Booked, Claim, Ledger, Reservation
 from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.ledger.witness import Witness, check
-from webhook.errors import ApiError, Conflict, Forbidden, Invalid, Unavailable
+from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.kube.api import Api
 from webhook.kube.election import Elector
 
@@ -39,6 +39,8 @@ log = structlog.get_logger(__name__)
 
 AT_ONCE: Final = 32
 """Requests for pages that are under way at a time."""
+INDEX_ALONE_MAX: Final = 5
+"""So many take-overs in a row that end at a page are no race."""
 
 
 class LedgerKeeper(LeasedWriter):
@@ -72,6 +74,8 @@ class LedgerKeeper(LeasedWriter):
         """What was found instead of a ledger when this leadership began, to be kept for people to look at."""
         self.missing = False
         """There was no ledger at all when we began to lead."""
+        self._index_alone = 0
+        """Campaigns in a row that won the index, and then could not read or write the pages."""
         self._asked_claims: Mapping[str, Claim] | None = None
         """What was to be written of claims last."""
         self.written_bytes = 0
@@ -107,8 +111,8 @@ class LedgerKeeper(LeasedWriter):
     async def campaign(self) -> bool:
         """Try once to become leader; return whether we lead. ``ledger`` is None then if it must be rebuilt.
 
-        Raises SetBack when the API server was set back, LedgerRefused when the ledger is of another release, and
-        Forbidden or Invalid when we may not read or take it.
+        Raises SetBack when the API server was set back, LedgerRefused when the ledger is of another release or its
+        pages cannot be taken over, ApiError when it cannot be read or we may not take it.
         """
         stored = await self._read_index()
         refuse_unknown(stored)
@@ -127,10 +131,14 @@ class LedgerKeeper(LeasedWriter):
             # Whether that write landed shows at the next attempt: the record then names us, or the version moved.
             log.info("ledger.campaign_failed", error=str(error))
             if self._elector.led:
+                self._index_alone += 1
                 await self.step_down()
-            if isinstance(error, LedgerRefused | Forbidden | Invalid):
+            if isinstance(error, ApiError | LedgerRefused) and not isinstance(error, Conflict | NotFound | Unavailable):
                 raise
+            if self._index_alone >= INDEX_ALONE_MAX:
+                raise LedgerRefused(f"the ledger's pages cannot be taken over: {error}") from error
             return False
+        self._index_alone = 0
         self.missing = stored is None or not stored.data
         metrics.LEADING.set(1)
         metrics.EPOCH.set(self.ledger.epoch if self.ledger else 0)
@@ -175,14 +183,13 @@ class LedgerKeeper(LeasedWriter):
         self.ledger, self._pages = None, {}
         stored: dict[str, Stored] = {}
         async for page in self._objects.pages():
+            refuse_unknown(page)
             stored[page.name] = page
             await self.renew_if_due()
         found = {name: Found(each.uid, each.data) for name, each in stored.items()}
         beside = ledger_pages.placed(index, found)
         decoded: dict[str, Ledger] = {}
         listed = list(index.pages)
-        for name in listed:
-            refuse_unknown(stored[name])
         for first in range(0, len(listed), AT_ONCE):
             await self.renew_if_due()
             some = listed[first : first + AT_ONCE]
@@ -433,22 +440,17 @@ class LedgerKeeper(LeasedWriter):
             log.info("ledger.page_not_deleted", page=name, error=str(error))
 
     async def delete_pages(self) -> None:
-        """Delete every page, so that nothing that an earlier leader sent can be written any more. Raises LeaseLost.
+        """Delete every page, so that nothing that an earlier leader sent can be written any more.
 
-        To be called before any object is read that a new ledger is to be built from.
+        To be called before any object is read that a new ledger is to be built from. Raises ApiError, and
+        LedgerRefused while one is of another release: then all stay.
         """
-        while True:
-            try:
-                async for page in self._objects.pages():
-                    await self._objects.delete(page.name, page.uid)
-            except Unavailable as error:
-                log.warning("ledger.pages_not_deleted", error=str(error))
-                await asyncio.sleep(0.1)
-            except ApiError as error:
-                raise refused(error) from error
-            else:
-                self._pages, self._layout, self._witness = {}, Layout(), Witness()
-                return
+        found = [page async for page in self._objects.pages()]
+        for page in found:
+            refuse_unknown(page)
+        for page in found:
+            await self._objects.delete(page.name, page.uid)
+        self._pages, self._layout, self._witness = {}, Layout(), Witness()
 
     async def replace(self, ledger: Ledger) -> None:
         """Write a rebuilt ledger over whatever is stored. Raises LeaseLost, and LedgerBroken when it was deleted.

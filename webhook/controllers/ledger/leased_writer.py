@@ -70,8 +70,12 @@ class LeasedWriter:
         return self._elector.may_acquire_in(self._monotonic())
 
     async def _settle(self, kept: Kept, changes: Mapping[str, str | None], meta: str | None) -> None:
-        """Write ``changes`` conditionally until the outcome is known."""
-        conflicts = 0
+        """Write ``changes`` conditionally until the outcome is known.
+
+        Of the index that ends with the lease. A page that cannot be written for as long is given up too, though the
+        index can be: nobody would be admitted any more, and nobody told.
+        """
+        conflicts, began = 0, self._monotonic()
         while True:
             started = self._monotonic()
             if self._elector.must_quit(started):
@@ -94,6 +98,8 @@ class LeasedWriter:
             except Unavailable as error:
                 metrics.LEDGER_WRITES.labels("unavailable").inc()
                 log.warning("ledger.write_failed", error=str(error))
+                if kept is not self._index and started - began >= self._elector.renew_seconds:
+                    raise refused(error) from error
                 # Rule 6: a lost write may still land after any read. Sending the same conditional write again settles
                 # it: either ours goes through now, or it conflicts because the lost one did.
                 await asyncio.sleep(0.1)

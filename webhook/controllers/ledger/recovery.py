@@ -19,20 +19,22 @@ from webhook.cluster.unread import JOBS
 from webhook.cluster.view import DAEMON_SETS, NAMESPACE_QUEUES, NODES, POLICY
 from webhook.config import Config
 from webhook.controllers.gangs import gated_pods
-from webhook.controllers.ledger.faults import LedgerBroken
+from webhook.controllers.ledger.faults import LedgerBroken, refused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.quarantine import Quarantine
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger.record import Ledger
+from webhook.errors import ApiError, Unavailable
 from webhook.jobs.patches import job as patches
 from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)
 
-VOID_RETRY_SECONDS: Final = 0.5
-VOID_RETRY_MAX_SECONDS: Final = 8.0
-"""Longest pause before jobs that could not be written are written again: each try reads all jobs and pods."""
+RETRY_SECONDS: Final = 0.5
+RETRY_MAX_SECONDS: Final = 8.0
+"""Longest pause before jobs that could not be written are written again: each try reads all jobs and pods. The same
+for pages that cannot be listed or deleted."""
 LEAVING_SECONDS: Final = 30.0
 """A pod's usual time to end: a rebuild waits this long for pods of deleted jobs."""
 UNREAD_RETRY_SECONDS: Final = 5.0
@@ -126,7 +128,7 @@ class Recovery:
         view = self._feeds.view
         await self._effects.drain()
         # Before anything is read: what an earlier leader wrote of them late would rest on another ledger.
-        await self._keeper.delete_pages()
+        await self._delete_pages()
         if broken.stored is not None:
             await self.quarantine.keep(broken.stored.data, self._clock.now())
         while True:
@@ -137,6 +139,21 @@ class Recovery:
             await self._void(suspects, view.ledger.epoch + 1)
             if not self._waits_for():
                 return rebuild.rebuilt_ledger(view, self._keeper.known)
+
+    async def _delete_pages(self) -> None:
+        rests = _Rests()
+        while True:
+            try:
+                await self._keeper.delete_pages()
+            except Unavailable as error:
+                log.warning("ledger.pages_not_deleted", error=str(error))
+                if rests.is_time_to_tell():
+                    self._announcer.rebuild_cannot_delete(str(error))
+                await rests.rest()
+            except ApiError as error:
+                raise refused(error) from error
+            else:
+                return
 
     async def _all_counted(self) -> None:
         """Wait while something that runs may be of a kind that cannot be read: what it holds would be given away."""
@@ -164,7 +181,7 @@ class Recovery:
         until = loop.time() + LEAVING_SECONDS
         while (pods := rebuild.leaving(self._feeds.view, self._feeds.view.ledger)) and loop.time() < until:
             log.warning("ledger.pods_leave", pods=pods[:10], left=len(pods))
-            await asyncio.sleep(VOID_RETRY_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _void(self, suspects: set[str], epoch: int) -> None:
         """Write every suspect until each write is known to be stored, and read everything again (rule 4).
@@ -172,8 +189,7 @@ class Recovery:
         A write that conflicts or whose outcome is unknown proves nothing: the start it is meant to rule out may rest on
         the newer version. One that is refused for good would be refused to a start as well.
         """
-        loop, told_at, pause_seconds = asyncio.get_running_loop(), float("-inf"), VOID_RETRY_SECONDS
-        view = self._feeds.view
+        rests, view = _Rests(), self._feeds.view
         while True:
             found = (view.jobs.get(uid) for uid in sorted(suspects))
             due = [job for job in found if job is not None and rebuild.must_be_voided(job, view)]
@@ -191,8 +207,27 @@ class Recovery:
             suspects = set(unsettled)
             jobs = [f"{key}: {self._effects.why_open(uid)}" for uid, key in unsettled.items()]
             log.warning("ledger.void_again", jobs=jobs[:10], left=len(jobs))
-            if pause_seconds == VOID_RETRY_MAX_SECONDS and loop.time() - told_at >= TELL_AGAIN_SECONDS:
-                told_at = loop.time()
+            if rests.is_time_to_tell():
                 self._announcer.rebuild_cannot_write(jobs)
-            await asyncio.sleep(pause_seconds)
-            pause_seconds = min(VOID_RETRY_MAX_SECONDS, 2 * pause_seconds)
+            await rests.rest()
+
+
+class _Rests:
+    """What lies between one try and the next, ever longer."""
+
+    def __init__(self) -> None:
+        self._seconds = RETRY_SECONDS
+        self._told_at = float("-inf")
+
+    def is_time_to_tell(self) -> bool:
+        """Return whether what fails is to be told now: not of what passes soon, and then as often as it is read."""
+        now = asyncio.get_running_loop().time()
+        if self._seconds < RETRY_MAX_SECONDS or now - self._told_at < TELL_AGAIN_SECONDS:
+            return False
+        self._told_at = now
+        return True
+
+    async def rest(self) -> None:
+        """Wait until the next try."""
+        await asyncio.sleep(self._seconds)
+        self._seconds = min(RETRY_MAX_SECONDS, 2 * self._seconds)

@@ -15,7 +15,7 @@ from webhook.controllers.ledger.faults import LeaseLost, LedgerRefused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.reporting.announce import Announcer
-from webhook.errors import ApiError, Forbidden, Invalid
+from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.kube.backoff import Backoff
 
 log = structlog.get_logger(__name__)
@@ -106,10 +106,10 @@ class Leadership:
         try:
             leads = await self._terms.keeper.campaign()
             self._note_another(leads=not leads and bool(self._terms.keeper.free_in_seconds))
-        except (Forbidden, Invalid, LedgerRefused) as error:
-            denied = str(error)
-        except ApiError as error:
+        except (Conflict, NotFound, Unavailable) as error:
             log.info("campaign.failed", error=str(error))
+        except (ApiError, LedgerRefused) as error:
+            denied = str(error)
         self._tell_denied(denied)
         if not leads:
             # It may have held the lease for a while: nobody waits for its end any more.

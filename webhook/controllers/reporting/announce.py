@@ -163,6 +163,12 @@ class Announcer:
         text = f"no job is admitted until the ledger is rebuilt, and that waits: {those}; {tip}; {jobs[0]}"
         self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
 
+    def rebuild_cannot_delete(self, why: str) -> None:
+        """Tell that no ledger is made while what is left of the old one cannot be listed and deleted."""
+        tip = "mend what answers so, or delete these ConfigMaps"
+        text = f"no job is admitted until the ledger is rebuilt, and that waits: its old pages stay; {tip}; {why}"
+        self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
+
     def stepped_down(self, why: str) -> None:
         """Tell that this replica leads no longer and will try again."""
         self._recorder.note(self._ledger, "SteppedDown", why, warning=True)

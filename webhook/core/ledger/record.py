@@ -7,7 +7,8 @@ illegal records hard to write.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from webhook.core.model.gang import Gang, PodPrice
 from webhook.core.model.shared import shared
@@ -20,6 +21,8 @@ MAX_JOBS_REQUEST: Final = 1000
 
 PLACES_MAX: Final = 64
 """Nodes that are written down of a pod set."""
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class ReservedPodSet:
     there are too many."""
     domain: Mapping[str, str] = field(default_factory=dict)
     """Labels of the nodes that alone its pods may go to, where it has to be in one domain."""
+    unknown: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    """What another release wrote of it beside the rest; kept until the pod set is made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,8 @@ class Reservation:
     """The ensemble that it was admitted with and has not left; None for a gang of its own."""
     cohorts: tuple[str, ...] = ()
     """What its queue was below when it was admitted, upwards: should any of these vanish, its usage counts there."""
+    unknown: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
+    """What another release wrote of it beside the rest, and may find here again."""
 
     @property
     def may_be_preempted(self) -> bool:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Final
 
-from webhook.core.ledger.record import Booked, Claim, Ledger, Membership, Reservation, ReservedPodSet
+from webhook.core.ledger.record import NOTHING, Booked, Claim, Ledger, Membership, Reservation, ReservedPodSet
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.shared import shared
 from webhook.core.notation.amounts import FlavorResource
+from webhook.core.notation.problem import shown
 
 SCHEMA: Final = 2
 """The newest that is known: an index that lists pages."""
@@ -30,6 +31,28 @@ PERMITS: Final = "permits"
 """In ``meta``: who writes this ledger starts no copy from a hub without a permit (rule P7 of the fleet)."""
 CLAIMS: Final = "claims"
 BOOKINGS: Final = "bookings"
+_ENTRY_KEYS: Final = frozenset(
+    {
+        *("kind", "job", "queue", "podSets", "epoch", "since", "priority", "stopping", "adopted", "notEvictable"),
+        *("loosePods", "notPreemptible", "membership", "cohort"),
+    }
+)
+_POD_SET_KEYS: Final = frozenset(
+    {
+        *(
+            "name",
+            "count",
+            "requests",
+            "limits",
+            "flavors",
+            "deadline",
+            "bestEffort",
+            "priorityClass",
+            "crossNamespace",
+        ),
+        *("job", "places", "domain", "charge"),
+    }
+)
 BYTES_MAX: Final = 1_048_576
 """What a ConfigMap may hold, by the API server's validation of data."""
 FULL_AT: Final = 0.85
@@ -42,7 +65,7 @@ class LedgerCorrupt(ValueError):
 
 
 class UnknownSchema(LedgerCorrupt):
-    """A newer release wrote the stored text: it is to be left alone."""
+    """Another release wrote the stored text: it is to be left alone."""
 
 
 def encode(ledger: Ledger) -> dict[str, str]:
@@ -112,6 +135,7 @@ def _encode_reservation(reservation: Reservation) -> dict[str, Any]:
     ):
         if value:
             record[key] = value
+    record |= reservation.unknown
     return record
 
 
@@ -160,6 +184,7 @@ def _encode_pod_set(pod_set: ReservedPodSet) -> dict[str, Any]:
             record[key] = value
     if pod_set.charge is not None:
         record["charge"] = _stated(pod_set.charge)
+    record |= pod_set.unknown
     return record
 
 
@@ -250,13 +275,16 @@ def decode(data: Mapping[str, str]) -> Ledger:
 
 
 def check_schema(data: Mapping[str, str]) -> None:
-    """Raise UnknownSchema when ``data`` says that it was written by a newer release."""
+    """Raise UnknownSchema when ``data`` says that it is of a schema that this release does not know."""
     try:
         schema = json.loads(data[META])["schema"]
     except (KeyError, TypeError, ValueError, RecursionError):
         return
-    if isinstance(schema, int | float) and schema > SCHEMA:
-        raise UnknownSchema(f"{META}: schema {schema}, this release knows {SCHEMA}; run the release that wrote it")
+    # No release of ours has written anything but a whole number. Whoever wrote it knew what it means.
+    if schema is not None and not (type(schema) is int and schema in (PLAIN_SCHEMA, SCHEMA)):
+        known = f"this release knows {PLAIN_SCHEMA} and {SCHEMA}"
+        fix = "run the release that wrote it, or delete it to have the ledger rebuilt"
+        raise UnknownSchema(f"{META}: schema {shown(json.dumps(schema))}: {known}; {fix}")
 
 
 def epoch_of(data: Mapping[str, str]) -> int:
@@ -272,12 +300,12 @@ def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int, dict[str, int]
     check_schema(data)
     try:
         meta = json.loads(data[META])
-        schema, epoch, seq, digest = meta["schema"], int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
+        epoch, seq, digest = int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
         seen = {str(name): int(at) for name, at in meta.get(SEEN, {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise LedgerCorrupt(f"{META}: {error!r}") from error
-    if schema not in (PLAIN_SCHEMA, SCHEMA):
-        raise LedgerCorrupt(f"{META}: schema {schema}, this program writes {PLAIN_SCHEMA} and {SCHEMA}")
+    if meta.get("schema") is None:
+        raise LedgerCorrupt(f"{META}: no schema; this program writes {PLAIN_SCHEMA} and {SCHEMA}")
     return epoch, seq, digest, seen
 
 
@@ -327,6 +355,7 @@ def _decode_reservation(uid: str, record: Mapping[str, Any]) -> Reservation:
         preemptible=not record.get("notPreemptible", False),
         membership=decode_membership(record.get("membership")),
         cohorts=decode_cohorts(record.get("cohort")),
+        unknown=_unknown(record, _ENTRY_KEYS),
     )
 
 
@@ -350,7 +379,15 @@ def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
         job=str(record.get("job", "")),
         places={str(node): int(count) for node, count in record.get("places", {}).items()} or shared({}),
         domain=shared({str(label): str(value) for label, value in record.get("domain", {}).items()}),
+        unknown=_unknown(record, _POD_SET_KEYS),
     )
+
+
+def _unknown(record: Mapping[str, Any], known: frozenset[str]) -> Mapping[str, Any]:
+    """Return what a record says beside what is ``known``: a release that writes more under a schema that we know means
+    what it can do without, and it is kept for it.
+    """
+    return NOTHING if record.keys() <= known else {key: value for key, value in record.items() if key not in known}
 
 
 def _amounts(record: Mapping[str, Any]) -> dict[str, int]:

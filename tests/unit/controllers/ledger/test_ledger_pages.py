@@ -186,9 +186,9 @@ async def test_a_page_that_is_not_as_it_was_written_is_not_built_upon(stage: Sta
     assert not rival.missing
 
 
-@pytest.mark.parametrize("schema", [99, 2.5])
-async def test_a_page_of_a_newer_release_is_left_as_it_is_though_the_index_is_of_one_that_is_known(
-    stage: Stage, schema: float
+@pytest.mark.parametrize("schema", [99, 2.5, 1.5, "3", "1", True])
+async def test_a_page_of_another_release_is_left_as_it_is_though_the_index_is_of_one_that_is_known(
+    stage: Stage, schema: object
 ) -> None:
     """Neither its leader nor the next takes it for damage: they would make it again of what they know."""
     keeper, _ = await filled(stage)

@@ -18,13 +18,15 @@ from webhook.config import Config, Lease
 from webhook.controllers.ledger.faults import LeaseLost
 from webhook.controllers.ledger.leased_writer import CONFLICTS_MAX
 from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, SINCE, Quarantine
-from webhook.controllers.ledger.stored import Stored, project
+from webhook.controllers.ledger.stored import READ_AT_ONCE, Objects, Stored, project
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.leadership import REST_MAX_SECONDS
+from webhook.core.ledger import pages
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
+from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
-from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Gone, Invalid, NotFound, Unavailable
 from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.election import parse
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -44,6 +46,8 @@ class Failing:
         self.delay_seconds = 0.0
         self.silent: tuple[str, ...] = ()
         """Requests of paths that end so are never answered."""
+        self.pages_fail: ApiError | None = None
+        """How pages of the ledger are answered when they are changed, or listed by a leader."""
         self.denied: tuple[str, ...] = ()
         """Verbs that are forbidden on ConfigMaps."""
         self.denials = 0
@@ -65,6 +69,11 @@ class Failing:
         if method in self.denied and "/configmaps" in path:
             self.denials += "query" not in more
             raise Forbidden(403, "Forbidden", "a policy says no")
+        listed = method == "GET" and path.endswith("/configmaps") and "watch" not in more["query"]
+        by_leader = listed and more["query"].get("limit") == str(READ_AT_ONCE)
+        if self.pages_fail is not None and (by_leader or (method == "PATCH" and "-page-" in path)):
+            self.failed += 1
+            raise self.pages_fail
         # The take-over itself may pass.
         if method == "PATCH" and path == LEDGER and self.failure is not None and b'"job' in more["body"]:
             self.failed += 1
@@ -103,6 +112,10 @@ async def terms(cluster: SimulatedCluster) -> int:
 
 async def stored(cluster: SimulatedCluster) -> Ledger:
     return ledger_text.decode((await index_of(cluster)).data)
+
+
+async def pages_of(cluster: SimulatedCluster) -> list[Stored]:
+    return [page async for page in Objects(cluster.api(), "tutti-system", "tutti-ledger", 1.0).pages()]
 
 
 async def test_an_api_server_that_is_gone_for_minutes_ends_no_process_and_work_goes_on_soon_after() -> None:
@@ -190,6 +203,53 @@ async def test_a_ledger_that_is_never_of_the_version_just_read_is_refused_and_no
         assert parts.view.jobs[uid].suspended
         line.failure = None
         await asyncio.sleep(70)
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Gone(410, "Gone", "nothing of that age"),
+        Conflict(409, "Conflict", "another version"),
+        Unavailable(500, "InternalError", "a webhook is dead"),
+    ],
+    ids=["gone", "conflict", "unavailable"],
+)
+async def test_pages_that_cannot_be_taken_over_are_asked_for_ever_more_rarely_and_that_is_told(
+    failure: ApiError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "INDEX_BYTES", 10)
+    async with led() as (cluster, line, _):
+        await cluster.create(waiting_job())
+        await asyncio.sleep(10)
+        line.pages_fail = failure
+        await cluster.create(waiting_job("second"))
+        await asyncio.sleep(120)
+        soon = line.failed
+        await asyncio.sleep(600)
+        assert line.failed - soon <= 3 * 600 / (REST_MAX_SECONDS / 2) + 10
+        told_of = [*await told(cluster, "LeadingDenied"), *await told(cluster, "SteppedDown")]
+        assert any(str(failure) in event["note"] for event in told_of)
+        line.pages_fail = None
+        await asyncio.sleep(REST_MAX_SECONDS + 20)
+        (page,) = await pages_of(cluster)
+        assert len(page.data.keys() - {"meta"}) == 2
+
+
+async def test_a_rebuild_that_cannot_list_the_old_pages_asks_ever_more_rarely_and_says_for_what_it_waits() -> None:
+    async with led() as (cluster, line, parts):
+        line.pages_fail = Unavailable(500, "InternalError", "its etcd is dead")
+        await cluster.api().request("DELETE", LEDGER)
+        await cluster.create(waiting_job())
+        await asyncio.sleep(100)
+        # After 0.5, 1, 2 and 4 s, and each 8 s from then on.
+        assert 3 <= line.failed <= 5 + 100 / 8 + 1
+        (said,) = await told(cluster, "LedgerRebuildWaits")
+        assert "its old pages stay" in said["note"]
+        assert "its etcd is dead" in said["note"]
+        line.pages_fail = None
+        await asyncio.sleep(15)
+        assert parts.reconciler.leading
         assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
 
 
@@ -294,8 +354,8 @@ async def test_who_is_denied_for_a_moment_leads_soon_after() -> None:
             await asyncio.sleep(REST_MAX_SECONDS)
 
 
-@pytest.mark.parametrize("schema", ["99", "2.5"])
-async def test_a_ledger_of_a_newer_release_is_left_as_it_is(schema: str) -> None:
+@pytest.mark.parametrize("schema", ["99", "2.5", "1.5", "0", '"3"', '"1"', "true", "[1]"])
+async def test_a_ledger_of_another_release_is_left_as_it_is(schema: str) -> None:
     async with led() as (cluster, _, parts):
         newer = {"meta": f'{{"schema":{schema},"epoch":1,"seq":9}}', "something": "else"}
         body = orjson.dumps({"data": newer})
@@ -305,6 +365,26 @@ async def test_a_ledger_of_a_newer_release_is_left_as_it_is(schema: str) -> None
         assert not parts.reconciler.leading
         assert project(await cluster.api().request("GET", LEDGER)).data == newer
         assert not parts.view.ledger_trusted
+
+
+async def test_pages_of_another_release_stay_though_their_index_is_gone() -> None:
+    """To make a ledger again is to delete the pages of the old one: they are all that is left of it."""
+    async with led() as (cluster, _, parts):
+        meta = '{"schema":3,"epoch":1,"seq":9,"checksum":"0"}'
+        metadata = {"name": "tutti-ledger-page-9-1", "namespace": "tutti-system"}
+        labels = {names.LEDGER_PAGE: "tutti-ledger"}
+        page = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**metadata, "labels": labels}}
+        await cluster.create({**page, "data": {"meta": meta, "uid": "what only it knows"}})
+        await cluster.api().request("DELETE", LEDGER)
+        await cluster.create(waiting_job())
+        await asyncio.sleep(120)
+        assert [found.data["uid"] for found in await pages_of(cluster)] == ["what only it knows"]
+        assert not parts.reconciler.leading
+        notes = [event["note"] for event in await told(cluster, "SteppedDown")]
+        assert any("tutti-ledger-page-9-1 is left as it is" in note and "delete it" in note for note in notes), notes
+        await cluster.api().request("DELETE", LEDGER.replace("tutti-ledger", "tutti-ledger-page-9-1"))
+        await asyncio.sleep(REST_MAX_SECONDS + 5)
+        assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
 
 
 async def test_a_late_retry_of_an_earlier_term_of_the_same_process_does_not_find_its_own_lease() -> None:

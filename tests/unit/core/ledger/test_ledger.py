@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -74,6 +75,29 @@ LEDGERS = st.builds(
 def test_what_is_written_is_read_back(ledger: Ledger) -> None:
     """decode is the inverse of encode."""
     assert ledger_text.decode(ledger_text.encode(ledger)) == ledger
+
+
+OTHERS = st.dictionaries(
+    st.text(st.characters(categories=["Ll"]), min_size=20, max_size=22),
+    st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers()),
+    max_size=3,
+)
+"""What no release writes yet."""
+
+
+@given(RESERVATIONS, OTHERS, OTHERS)
+def test_what_another_release_wrote_beside_the_rest_is_there_when_an_entry_is_written_again(
+    entry: Reservation, of_gang: dict[str, Any], of_pods: dict[str, Any]
+) -> None:
+    record = json.loads(ledger_text.encode_entry(entry))
+    record |= of_gang
+    record["podSets"] = [each | of_pods for each in record["podSets"]]
+    data = {entry.uid: json.dumps(record)}
+    data["meta"] = ledger_text.encode_meta(Ledger(1, 1), ledger_text.checksum(data))
+    read = ledger_text.decode(data).entries[entry.uid]
+    assert replace(read, unknown={}, pod_sets=tuple(replace(each, unknown={}) for each in read.pod_sets)) == entry
+    stopped = json.loads(ledger_text.encode_entry(replace(read, stopping="Preempted")))
+    assert stopped == record | {"stopping": "Preempted"}
 
 
 @given(LEDGERS, st.data())
