@@ -387,6 +387,8 @@ class Hub:
             verdict = Verdict.END
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
+        elif verdict is Verdict.REVOKE and await member.revoke(kind, namespace, name, copy) is not None:
+            return Verdict.KEEP
         elif verdict is Verdict.ADOPT and own is not None and dispatch is not None:
             promised = member.stops_after_seconds
             await job.write(own, dispatch.adopted(copy.offer, member.name, cluster, copy.uid, promised))

@@ -164,8 +164,8 @@ class CutOff(OneFault):
         side = self.world.members[member]
         held = reserved(side) & {
             job["metadata"]["uid"]
-            for _, job in jobs(side)
-            if names.OFFER in _notes(job) and names.PERMIT not in _notes(job)
+            for kind, job in jobs(side)
+            if names.OFFER in _notes(job) and not copy_read(KINDS[kind], job).permitted
         }
         for uid in since.keys() - held:
             del since[uid]

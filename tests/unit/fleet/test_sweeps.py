@@ -1,14 +1,18 @@
 """A hub sweeps its members before it offers anything: when that counts, and how soon."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.unit.fleet.clusters import fleet, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, fleet, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import Dispatch, Phase
+from webhook.core.fleet.text import encode
+from webhook.core.notation import names
+from webhook.errors import Conflict
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.laboratory.simulated.api import WritePoint
 
@@ -60,6 +64,72 @@ async def test_a_hub_that_follows_one_that_died_goes_on_as_soon_as_what_that_one
         await world.until(left)
         world.start()
         await world.until(granted, 4)
+
+
+async def test_a_hub_that_follows_one_that_died_goes_on_with_the_copy_that_one_made() -> None:
+    async with fleet("a", "b", starts=False) as world:
+
+        def die(point: WritePoint) -> None:
+            if (point.method, point.phase) == ("POST", "after") and "pytorchjobs" in point.path:
+                world.kill()
+
+        world.start(die)
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        made = None
+
+        async def left() -> bool:
+            nonlocal made
+            made = await world.members["a"].get(*SEED)
+            return made is not None
+
+        await world.until(left)
+        world.start()
+        await runs_in(world, 3, 0)
+        found = await world.members["a"].get(*SEED)
+        assert made is not None
+        assert found is not None
+        assert found["metadata"]["uid"] == made["metadata"]["uid"]
+
+
+async def test_permits_that_were_on_their_way_when_their_hub_was_set_back_reach_no_copy() -> None:
+    async with fleet("a", "b", starts=False) as world:
+        wire = world.members["a"].cluster.api(HUB_ACCOUNT)
+        held: list[Callable[[], Awaitable[bytes]]] = []
+
+        def hold(asked: Callable[..., Awaitable[bytes]]) -> Callable[..., Awaitable[bytes]]:
+            async def late(method: str, path: str, **how: Any) -> bytes:
+                if method == "PATCH" and b'"value":"none ' not in how["body"]:
+                    held.append(partial(wire.request, method, path, **how))
+                    await asyncio.Event().wait()
+                return await asked(method, path, **how)
+
+            return late
+
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        # The second time the copy has been written to before, for the first.
+        for number in (1, 2):
+            world.start()
+            world.links["a"].request = hold(world.links["a"].request)  # type: ignore[method-assign]
+
+            async def sent(number: int = number) -> bool:
+                return len(held) == number
+
+            await world.until(sent)
+            granted = dispatch_of(await world.hub.get(*SEED) or {})
+            # Nobody knows any more that it was granted.
+            world.kill()
+            offered = Dispatch(Phase.OFFERED, granted.offer, granted.member, granted.cluster)
+            await world.hub.patch(*SEED, {"metadata": {"annotations": {names.DISPATCH: encode(offered)}}})
+        world.start()
+
+        async def swept() -> bool:
+            return not world.running_hub.fleet.unswept
+
+        await world.until(swept)
+        assert len(held) == 2
+        for permit in held:
+            with pytest.raises(Conflict):
+                await permit()
 
 
 async def test_a_copy_that_goes_from_a_member_whose_watches_say_nothing_is_missed_by_a_sweep() -> None:

@@ -18,6 +18,9 @@ class Verdict(StrEnum):
     """It is the one that the record names; ``steps`` sees to it."""
     SWEEP = "sweep"
     """Delete it, bound to the version that was read: a permit that is on its way fails, or this delete does."""
+    REVOKE = "revoke"
+    """Write to it, bound to the version that was read: a permit that is on its way fails, or this write does. Once that
+    write is known to be stored, the copy is to be kept."""
     ADOPT = "adopt"
     """It may run: write it into the record."""
     WAIT = "wait"
@@ -40,7 +43,9 @@ def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool,
         return Verdict.KEEP
     if not copy.permitted:
         current = dispatch.phase is Phase.OFFERED and (dispatch.cluster, dispatch.offer) == (cluster, copy.offer)
-        return Verdict.KEEP if current and swept else Verdict.SWEEP
+        if not current:
+            return Verdict.SWEEP
+        return Verdict.KEEP if swept else Verdict.REVOKE
     if not dispatch.holds:
         return Verdict.ADOPT
     return Verdict.END if complete else Verdict.WAIT

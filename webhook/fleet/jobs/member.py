@@ -17,7 +17,7 @@ import structlog
 from webhook import metrics
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.fleet.dispatch import Dispatch, Phase
-from webhook.core.fleet.permit import permit_text
+from webhook.core.fleet.permit import permit_text, revoked_text
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.silence import Heard
@@ -34,6 +34,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, METADATA, Api
 from webhook.untyped import paths
+from webhook.untyped.editing import Patch
 from webhook.untyped.values import items, seconds, text
 from webhook.wire.times import micro_time_text
 
@@ -246,13 +247,16 @@ class Member:
 
         Returns None where the copy is not as the record says.
         """
-        uid = dispatch.copy_uid
-        permit = permit_text(offer_text(job, dispatch.offer), uid)
-        patch = [
-            {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": dispatch.copy_version},
-            {"op": "add", "path": paths.pointer("metadata", "annotations", names.PERMIT), "value": permit},
-        ]
+        permit = permit_text(offer_text(job, dispatch.offer), dispatch.copy_uid)
+        patch = _noted(dispatch.copy_uid, dispatch.copy_version, permit)
+        return await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
+
+    async def revoke(self, kind: JobKind, namespace: str, name: str, copy: Copy) -> Written | None:
+        """Write to a copy, so that no permit reaches it that is on its way (rule P4).
+
+        Returns None where it is not as it was read.
+        """
+        patch = _noted(copy.uid, copy.version, revoked_text(copy.version))
         return await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
 
     async def delete(self, kind: JobKind, namespace: str, name: str, copy: Copy, *, as_read: bool) -> None:
@@ -393,6 +397,15 @@ class Member:
 
 def _data(config_map: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in paths.find_mapping(config_map, ("data",)).items()}
+
+
+def _noted(uid: str, version: str, note: str) -> Patch:
+    """Return the patch that writes the one annotation of a copy that a hub may write, while it is as it was read."""
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": paths.pointer("metadata", "annotations", names.PERMIT), "value": note},
+    ]
 
 
 async def _nothing() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from webhook.core.fleet.dispatch import Offer
-from webhook.core.fleet.permit import permit_text, permits
+from webhook.core.fleet.permit import permit_text, permits, revoked_text
 from webhook.core.fleet.sight import Copy, Sight
 
 HUB = "hub"
@@ -72,6 +72,12 @@ class Member:
         found = self.objects.get(name)
         if found is not None and (found.uid, str(found.version)) == (uid, version):
             found.permit = permit_text(str(offer), uid)
+            found.version += 1
+
+    def revoke(self, name: str, uid: str, version: str) -> None:
+        found = self.objects.get(name)
+        if found is not None and (found.uid, str(found.version)) == (uid, version):
+            found.permit = revoked_text(version)
             found.version += 1
 
     def delete(self, name: str, uid: str, version: str | None) -> None:

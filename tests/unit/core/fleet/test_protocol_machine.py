@@ -12,6 +12,8 @@ from webhook.core.fleet.dispatch import Phase
 
 WALKS = 25
 MOVES = 2500
+LATE = {"land permit": 0.01, "lose a write": 0.02}
+"""Moves less likely than others where permits are long on their way."""
 
 
 def whole(world: World) -> None:
@@ -64,6 +66,22 @@ def test_a_record_that_is_set_back_places_nothing_twice(seed: int) -> None:
         world.set_back()
         world.walk(chance, chance.randrange(120), **LONG)
     whole(world)
+
+
+@pytest.mark.parametrize("seed", range(WALKS))
+def test_a_permit_that_lands_long_after_its_record_was_set_back_starts_nothing(seed: int) -> None:
+    chance = Random(seed)
+    for _ in range(20):
+        world = World()
+        while not any(job.dispatch.phase is Phase.OFFERED for job in world.jobs.values()):
+            world.walk(chance, 5, faults=0.0, **LATE)
+        world.walk(chance, chance.randrange(30), faults=0.0, **LATE)
+        world.back_up()
+        world.walk(chance, chance.randrange(30), faults=0.0, **LATE)
+        world.set_back()
+        world.walk(chance, 60, faults=0.0, **LATE | {"sweep": 6.0})
+        world.walk(chance, 60)
+        whole(world)
 
 
 @pytest.mark.parametrize("seed", range(WALKS))

@@ -86,6 +86,8 @@ class World:
         self.jobs = {job: Job(f"{job}-1") for job in JOBS}
         self.epoch = 1
         self.unswept: set[str] = set()
+        self.first_seen: dict[str, dict[str, str]] = {name: {} for name in MEMBERS}
+        """In which version each copy was seen first since its member has to be swept, by uid."""
         self.backup: dict[str, Job] | None = None
         self.minds = {process: Mind() for process in PROCESSES}
         self.wires: list[OnTheWay] = []
@@ -155,6 +157,7 @@ class World:
             self.restored = True
             self.jobs = {job: replace(self.backup[job], version=self.jobs[job].version + 1) for job in JOBS}
             self.unswept = set(MEMBERS)
+            self.first_seen = {name: {} for name in MEMBERS}
 
     def swap(self, name: str) -> None:
         """Another cluster answers by the name of a member."""
@@ -267,10 +270,15 @@ class World:
             dispatch = known.dispatch if copy.job == known.uid else None
             swept, complete = name not in self.unswept, not self.unswept
             verdict = strays.verdict(copy, there.cluster, dispatch, swept=swept, complete=complete)
-            verdicts.append(verdict)
+            first = self.first_seen[name].setdefault(copy.uid, copy.version) if name in self.unswept else ""
+            # It was written to since: another read says so, as an answer would.
+            revoked = verdict is Verdict.REVOKE and copy.version != first
+            verdicts.append(Verdict.KEEP if revoked else verdict)
             self.counts[verdict] = self.counts.get(verdict, 0) + 1
             if verdict is Verdict.SWEEP:
                 self._send(name, "sweep", lambda to, job=job, copy=copy: to.delete(job, copy.uid, copy.version))
+            elif verdict is Verdict.REVOKE and not revoked:
+                self._send(name, "revoke", lambda to, job=job, copy=copy: to.revoke(job, copy.uid, copy.version))
             elif verdict is Verdict.END:
                 self._send(name, "end", lambda to, job=job, copy=copy: to.delete(job, copy.uid, None))
             elif verdict is Verdict.ADOPT:
