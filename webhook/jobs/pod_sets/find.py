@@ -34,7 +34,12 @@ def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = 
 def _with_injections(site: PodSetSite, obj: Mapping[str, Any], context: ReadContext) -> PodSetSite:
     namespace = context.namespace_labels.get(str(paths.find(obj, ("metadata", "namespace"))), {})
     found = [each for each in context.injections if each.concerns(site.spec, site.pod_labels, namespace)]
-    return replace(site, added=(*site.added, *(each.container() for each in found))) if found else site
+    if not found:
+        return site
+    # Where injectors put them nobody knows: a pod asks most where sidecars are first, and what ends comes last.
+    last = (each.container() for each in found if each.ends)
+    first = tuple(each.container() for each in found if not each.ends)
+    return replace(site, added=(*site.added, *last), added_first=first)
 
 
 def stated_labels(kind: JobKind, obj: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -53,7 +53,9 @@ class PodSetSite:
     metadata_path: JsonPath | None = None
     spec_path: JsonPath | None = None
     added: tuple[Mapping[str, Any], ...] = ()
-    """Init containers, or sidecars, that the kind's controller adds behind the template's own."""
+    """Init containers, or sidecars, that the kind's controller adds behind the template's own, or an injector does."""
+    added_first: tuple[Mapping[str, Any], ...] = ()
+    """Sidecars that an injector may put before all others: what ends before the others start runs beside them then."""
     opened_port: int | None = None
     """A port that the kind's controller opens beside the template's own."""
     min_count: int | None = None
@@ -74,9 +76,11 @@ class PodSetSite:
 
     @property
     def whole_spec(self) -> Mapping[str, Any]:
-        """The pod spec with what the kind's controller adds; ``spec`` must be one that can be priced."""
-        containers = [*(self.spec.get("initContainers") or ()), *self.added]
-        return {**self.spec, "initContainers": containers} if self.added else self.spec
+        """The pod spec with what others add; ``spec`` must be one that can be priced."""
+        if not self.added and not self.added_first:
+            return self.spec
+        containers = [*self.added_first, *(self.spec.get("initContainers") or ()), *self.added]
+        return {**self.spec, "initContainers": containers}
 
     @property
     def labels(self) -> Mapping[str, Any]:

@@ -193,7 +193,7 @@ def _template(site: PodSetSite, uid: str) -> Template:
         missing=tuple((paths.pointer(*part.place), part.value) for part in site.scaffold if not part.stands),
         tolerations_along=site.tolerations_along,
         node=str(site.spec.get("nodeName") or ""),
-        containers=tuple(str(each.get("name")) for each in (*containers_of(site.spec), *site.added)),
+        containers=tuple(str(each.get("name")) for each in (*containers_of(site.spec), *site.added, *site.added_first)),
     )
 
 

@@ -40,7 +40,7 @@ def pod_set_of(
     """
     try:
         cost = own = _price(site.spec, namespace, context)
-        if site.added:
+        if site.added or site.added_first:
             cost = _price(site.whole_spec, namespace, context)
     except Unreadable as error:
         raise Unreadable.of(error.problem.within(f"pod set {site.name}: ")) from None

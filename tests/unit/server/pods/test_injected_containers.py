@@ -1,6 +1,7 @@
 """Containers that an injector adds to pods: those named in configuration are reserved, others a refusal names."""
 
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -48,9 +49,10 @@ def admitted(
     around: ReadContext,
     flavors: Mapping[str, Mapping[str, str]] = COUNTED,
     settings: GateSettings | None = None,
+    obj: dict[str, Any] | None = None,
 ) -> Gate:
     """Return a gate whose ledger holds the Job's reservation, in a queue that counts cpu."""
-    obj = job()
+    obj = obj or job()
     obj["metadata"]["uid"] = "job-1"
     record = read(JOB, obj, around)
     assert record.gang is not None
@@ -198,6 +200,20 @@ def test_what_ends_before_the_others_start_is_charged_only_where_it_asks_more() 
     assert priced(context(NAMED | {"ends": True}), job()).requests["cpu"] == 4000
     large = NAMED | {"ends": True, "requests": {"cpu": "9"}}
     assert priced(context(large), job()).requests["cpu"] == 9000
+
+
+FETCH = {"name": "fetch", "image": "fetch:1", "resources": {"requests": {"cpu": "8"}, "limits": {"cpu": "8"}}}
+MESH = {"name": "mesh", "image": "mesh:1", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}}
+
+
+@pytest.mark.parametrize("order", list(permutations((PROXY, FETCH, MESH, VAULT))), ids=lambda order: order[0]["name"])
+async def test_in_whatever_order_init_containers_stand_the_pod_has_its_place(order: tuple[dict[str, Any], ...]) -> None:
+    """An injector may put a sidecar before the template's own: these run beside it while they last."""
+    template = job()
+    template["spec"]["template"]["spec"]["initContainers"] = [FETCH, MESH]
+    ends = {"name": VAULT["name"], "ends": True, **VAULT["resources"]}
+    around = context(NAMED, ends)
+    assert (await create(admitted(around, obj=template), *order)).allowed is (order.index(FETCH) < order.index(MESH))
 
 
 @pytest.mark.parametrize("kind", ["odd", "deep"])
