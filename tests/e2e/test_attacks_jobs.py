@@ -179,9 +179,13 @@ def test_a_job_that_claims_an_admitted_owner_is_neither_stripped_of_our_labels_n
     refused_patch(gated, "mpijob", "ring", {"spec": {"runPolicy": {"managedBy": FOREIGN}}})
     claimed = job("claimed", 16, pod_template())
     reference = {"apiVersion": ring["apiVersion"], "kind": "MPIJob", "name": "ring", "uid": ring["metadata"]["uid"]}
-    claimed["metadata"]["ownerReferences"] = [reference | {"controller": True}]
+    claims = {"metadata": {"ownerReferences": [reference | {"controller": True}]}}
+    claiming = claimed | {"metadata": claimed["metadata"] | claims["metadata"]}
+    assert "it names MPIJob ring as its controller" in refused_create(gated, claiming)
     gated.create(claimed)
     assert gated.get("job", "claimed")["spec"]["suspend"] is True
+    refused_patch(gated, "job", "claimed", claims)
+    refused_patch(gated, "job", "claimed", {"spec": {"suspend": False}} | claims)
     bare = {"spec": {"template": {"metadata": {"labels": {GANG: None, "tutti.dev/pod-set": None}}}}}
     refused_patch(gated, "job", "claimed", bare)
     refused_patch(gated, "job", "claimed", {"spec": {"suspend": False}})

@@ -379,13 +379,13 @@ def test_a_pod_with_a_forged_owner_is_refused(citizen: Kubectl) -> None:
     assert f"{citizen.namespace}-owner" in message
 
 
-def test_a_job_with_a_forged_owner_waits_like_any_other(citizen: Kubectl) -> None:
+def test_a_job_with_a_forged_owner_is_refused(citizen: Kubectl) -> None:
     forged = GANGS["job"]("forged")
     forged["metadata"]["ownerReferences"] = [owned_by(citizen, "jobset.x-k8s.io/v1alpha2", "JobSet")]
-    citizen.create(forged)
-    assert suspended(citizen, "job", "forged")
-    message = refused_patch(citizen, "job", {"spec": {"suspend": False}}, "forged")
-    assert "it belongs to the gang of JobSet gang and is started by" in message
+    message = refused_create(citizen, forged)
+    assert "it names JobSet gang as its controller" in message
+    assert f"{citizen.namespace}-owner" in message
+    assert "controllerUsers of JobSet.jobset.x-k8s.io" in message
     stays(lambda: len(citizen.pods()) == 2 * len(GANGS), 1, "it gets no pod")
 
 

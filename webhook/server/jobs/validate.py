@@ -13,7 +13,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gang import GangReading
 from webhook.jobs.reading.gating import is_child, managed_by_other, pending
 from webhook.server.jobs.changes import Change, judge_change
-from webhook.server.jobs.children import judge_child, judge_scale
+from webhook.server.jobs.children import claims_an_owner, judge_child, judge_scale
 from webhook.server.jobs.gang_checks import (
     gang_problem,
     gang_warnings,
@@ -88,7 +88,8 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
         return refusal or (allow(warnings) if warnings else not_ours(rules, obj))
     asking = reading(rules, kind, obj)
     problem = (
-        (None if kind.suspend is None else _held_at_birth(kind, obj, asking, pending(rule)))
+        claims_an_owner(request, rules, kind, obj)
+        or (None if kind.suspend is None else _held_at_birth(kind, obj, asking, pending(rule)))
         or gang_problem(asking)
         or unfit_template(asking)
     )

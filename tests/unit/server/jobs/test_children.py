@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.jobs.objects_of_kinds import load, special
 from tests.unit.server.reviews import (
     ALICE,
     JOBSET_CONTROLLER,
@@ -27,6 +28,7 @@ from webhook.jobs.reading.job import read
 from webhook.server.gate import Gate
 
 JOBSET = KINDS["JobSet.jobset.x-k8s.io"]
+TRAINJOB = "TrainJob.trainer.kubeflow.org"
 OWNER = {
     "apiVersion": "jobset.x-k8s.io/v1alpha2",
     "kind": "JobSet",
@@ -198,3 +200,47 @@ def test_builders_do_not_share_state() -> None:
     first = child(suspend=True)
     assert first is not child(suspend=True)
     assert copy.deepcopy(first) == child(suspend=True)
+
+
+# -- an owner that is only claimed
+
+
+@pytest.mark.parametrize("user", [ALICE, "system:serviceaccount:default:jobset-controller-manager"])
+@pytest.mark.parametrize("queue", ["research", None], ids=["in a queue", "in a gated namespace"])
+async def test_who_only_claims_an_owner_is_refused_and_told_what_an_operator_lacks(
+    user: str, queue: str | None
+) -> None:
+    """It was stored suspended, started by nobody, and said nowhere why: an operator installed elsewhere stood still."""
+    seen = view()
+    seen.namespaces["team-a"] = {names.GATED_NAMESPACE: "true"}
+    gate = Gate(known(seen, jobset()))
+    claimed = job("train-w-0", queue=queue)
+    claimed["metadata"]["ownerReferences"] = [OWNER]
+    stored = (await ask(gate, "/mutate/jobs", review(claimed, user=user))).applied(claimed)
+    answer = await ask(gate, "/validate/jobs", review(stored, user=user))
+    assert not answer.allowed
+    assert f"it names JobSet train as its controller, and {user} is not known" in answer.message
+    assert "controllerUsers of JobSet.jobset.x-k8s.io" in answer.message
+
+
+@pytest.mark.parametrize(
+    "controller",
+    [
+        ("batch/v1", "CronJob"),
+        ("sparkoperator.k8s.io/v1beta2", "ScheduledSparkApplication"),
+        ("keda.sh/v1alpha1", "ScaledJob"),
+        ("kubeflow.org/v1beta1", "Trial"),
+        ("argoproj.io/v1alpha1", "Workflow"),
+        ("argoproj.io/v1alpha1", "CronWorkflow"),
+    ],
+    ids=lambda each: each[1],
+)
+@pytest.mark.parametrize("kind", sorted(KINDS))
+async def test_whatever_else_controls_a_job_leaves_it_a_gang_of_its_own(kind: str, controller: tuple[str, str]) -> None:
+    version, name = controller
+    special_ones = {"Job.batch.volcano.sh": "volcanojob", "Workflow.argoproj.io": "workflow", TRAINJOB: "trainjob"}
+    made = special(special_ones[kind]) if kind in special_ones else load(KINDS[kind].kind.lower())
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": version, "kind": name, "name": "nightly", "uid": "cron-1", "controller": True}
+    ]
+    assert read(KINDS[kind], made, ReadContext()).is_ours
