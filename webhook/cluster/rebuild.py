@@ -12,7 +12,7 @@ from typing import Final
 
 from webhook.cluster.view import View
 from webhook.core.assignment.request import compile_request
-from webhook.core.ledger.record import Ledger, Reservation, reserve
+from webhook.core.ledger.record import Ledger, Reservation, reserve, with_places
 from webhook.core.model.gang import Gang
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.settings import EngineSettings
@@ -118,8 +118,9 @@ def from_annotation(
     """Return the reservation that a job's annotation describes, at the job's present prices."""
     counts = {s.name: admission.counts.get(s.name, s.count) for s in gang.pod_sets}
     since, flavors, charges = admission.since_seconds, admission.flavors, admission.charges
+    held = reserve(gang, admission.queue, counts, flavors, epoch, since, charges, admission.cohorts)
     return replace(
-        reserve(gang, admission.queue, counts, flavors, epoch, since, charges, admission.cohorts),
+        with_places(held, {}, admission.domains),
         stopping=stopping,
         adopted=admission.adopted,
         preemptible=True,

@@ -1,6 +1,6 @@
 """A ledger that is rebuilt from what stands on the jobs holds what the lost one held."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from tests.unit.jobs.records import waiting_job
 from webhook.cluster import rebuild
 from webhook.cluster.view import View
 from webhook.core.ledger import text
-from webhook.core.ledger.record import Ledger, Reservation, reserve
+from webhook.core.ledger.record import Ledger, Membership, Reservation, reserve, with_places
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import FlavorQuotas, LocalQueue, Policy, Queue, ResourceGroup
@@ -45,6 +45,35 @@ def rebuilt(entry: Reservation, asking: Gang = GANG) -> Reservation:
 def test_it_is_charged_what_it_was_charged(entry: Reservation) -> None:
     assert rebuilt(entry) == entry
     assert rebuilt(entry).usage() == entry.usage()
+
+
+NOT_REBUILT = {
+    "epoch": "a rebuilt ledger is of a new one",
+    "stopping": "the job says whether it was stopped, and by the re-queue annotation why",
+    "places": "a wish, worked out again from the nodes",
+    "job": "the engine's, while it takes an ensemble as one gang",
+    "preemptible": "as its queue takes by now what its owner says",
+}
+
+
+def test_every_field_of_an_entry_is_found_again_or_known_not_to_be() -> None:
+    """One that is added is noticed here: it has to be in the annotation, or follow from the job."""
+    price = PodPrice({GPU: 1000}, {GPU: 2000}, True, True, "high", True)
+    asking = replace(
+        GANG,
+        pod_sets=(PodSet("main", 4, price),),
+        priority=7,
+        evictable=False,
+        loose_pods=True,
+    )
+    charges, domain = {"main": {CREDITS: 10_000}}, {"example.com/rack": "r1"}
+    made = reserve(asking, "q", {"main": 2}, {"main": {CREDITS: "any"}}, 4, 100.25, charges, ("below", "above"))
+    entry = replace(with_places(made, {}, {"main": domain}), adopted=True, membership=Membership("crew", 2, 1))
+    (held,) = entry.pod_sets
+    for value in (entry, held):
+        plain = [each.name for each in fields(value) if getattr(value, each.name) in (each.default, {}, None)]
+        assert set(plain) <= NOT_REBUILT.keys(), "each is to have another value than it has when nothing is said"
+    assert rebuilt(entry, asking) == entry
 
 
 def test_what_an_earlier_release_wrote_is_read() -> None:

@@ -33,6 +33,7 @@ def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, i
         charges={s.name: s.charge for s in reservation.pod_sets if s.charge is not None},
         adopted=reservation.adopted,
         cohorts=reservation.cohorts,
+        domains={s.name: s.domain for s in reservation.pod_sets if s.domain},
     )
 
 
@@ -122,6 +123,7 @@ def _admission_fields(admission: Admission) -> dict[str, Any]:
         ("charges", {name: dict(charge) for name, charge in admission.charges.items()}),
         ("adopted", admission.adopted),
         ("cohort", encode_cohorts(admission.cohorts)),
+        ("domains", {name: dict(labels) for name, labels in admission.domains.items()}),
     ):
         if value:
             fields[key] = value
@@ -137,12 +139,7 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             seq=int(record["seq"]),
             queue=None if queue is None else str(queue),
             counts=_counts(record["counts"]),
-            flavors=shared(
-                {
-                    str(name): shared({str(resource): str(flavor) for resource, flavor in flavors.items()})
-                    for name, flavors in record.get("flavors", {}).items()
-                }
-            ),
+            flavors=_texts_by_set(record.get("flavors", {})),
             since_seconds=float(record.get("since", 0)),
             injected=_injections(record.get("injected", {})),
             original_counts=_counts(record.get("originalCounts", {})),
@@ -152,9 +149,16 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             charges=shared({str(name): _counts(charge) for name, charge in record.get("charges", {}).items()}),
             adopted=record.get("adopted") is True,
             cohorts=decode_cohorts(record.get("cohort")),
+            domains=_texts_by_set(record.get("domains", {})),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
+
+
+def _texts_by_set(record: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+    return shared(
+        {str(name): shared({str(key): str(value) for key, value in texts.items()}) for name, texts in record.items()}
+    )
 
 
 def _counts(record: Mapping[str, Any]) -> Mapping[str, int]:

@@ -53,6 +53,8 @@ class Admission:
     """It ran before Tutti knew it."""
     cohorts: tuple[str, ...] = ()
     """What its queue was below, upwards."""
+    domains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Pod set to the labels of the nodes that alone its pods may go to."""
 
     def is_of(self, reservation: Reservation) -> bool:
         """Return whether it is the start that this very reservation authorised. Annotations keep milliseconds."""
