@@ -5,6 +5,7 @@ far more than any real gang needs, at creation and once more before a gang is ad
 """
 
 from dataclasses import replace
+from json.encoder import encode_basestring_ascii
 from typing import Final
 
 from webhook.core.ledger import text
@@ -17,8 +18,8 @@ ENTRY_BYTES_MAX: Final = 32_768
 """Bytes of one entry: more than a hundred pod sets, each with half a dozen resources."""
 STORED_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX
 """The same once the queue's flavors are in it, which administrators name."""
-_SAFE_BYTES: Final = 400
-"""What one pod set takes at most beside the names of its resources, its own name among it."""
+_SAFE_BYTES: Final = 200
+"""What one pod set takes at most beside names."""
 _SAFE_RESOURCE_BYTES: Final = 64
 """What one resource takes at most beside its name, twice."""
 
@@ -42,11 +43,17 @@ def too_large(gang: Gang) -> str | None:
 
 
 def _entry_bytes(gang: Gang) -> int:
-    """Return the size of the entry without flavors. Bounded from above where that is enough: it runs in each review."""
-    safe = sum(
-        _SAFE_BYTES + sum(2 * len(name) + _SAFE_RESOURCE_BYTES for name in {**s.price.requests, **s.price.limits})
-        for s in gang.pod_sets
-    )
+    """Return the size of the entry without flavors. Bounded from above where that is enough: it runs in each review.
+
+    Names are counted as they are written: a letter beyond ASCII takes up to 12 bytes, and templates of some kinds may
+    name resources by any.
+    """
+    written = encode_basestring_ascii
+    safe = sum(len(written(name)) for name in (gang.uid, gang.kind, gang.key, gang.queue or "")) + _SAFE_BYTES
+    for each in gang.pod_sets:
+        asked = {**each.price.requests, **each.price.limits}
+        safe += _SAFE_BYTES + sum(2 * len(written(name)) + _SAFE_RESOURCE_BYTES for name in asked)
+        safe += sum(len(written(name)) for name in (each.name, each.price.priority_class, each.job))
     return safe if safe <= ENTRY_BYTES_MAX else entry_bytes(reserve(gang, gang.queue, gang.counts, {}, 1, 0.0))
 
 

@@ -16,6 +16,17 @@ PRICES = st.builds(
     limits=st.dictionaries(NAMES, st.integers(0, 2**63), max_size=40),
 )
 POD_SETS = st.builds(PodSet, name=st.text("abc-", min_size=1, max_size=253), count=st.integers(0, 500), price=PRICES)
+ODD = st.text('aé\N{GRINNING FACE}"\\\n', min_size=1, max_size=253)
+ODD_PRICES = st.builds(
+    PodPrice,
+    requests=st.dictionaries(ODD, st.integers(0, 2**63), max_size=60),
+    limits=st.dictionaries(ODD, st.integers(0, 2**63), max_size=4),
+    has_deadline=st.booleans(),
+    best_effort=st.booleans(),
+    priority_class=ODD,
+    cross_namespace_affinity=st.booleans(),
+)
+ODD_SETS = st.builds(PodSet, name=ODD, count=st.just(1_000_000), price=ODD_PRICES, job=st.just("u" * 36))
 
 
 def gang_of(*pod_sets: PodSet) -> Gang:
@@ -29,6 +40,14 @@ def test_a_gang_that_is_not_too_large_makes_an_entry_within_the_bound(pod_sets: 
     if bounds.too_large(gang) is None:
         assert bounds.entry_bytes(entry) <= bounds.ENTRY_BYTES_MAX
         assert bounds.fits_alone(entry)
+
+
+@given(st.lists(ODD_SETS, max_size=3, unique_by=lambda pod_set: pod_set.name), st.integers(0, 90))
+def test_nor_does_one_whose_names_take_more_bytes_than_letters(pod_sets: list[PodSet], more: int) -> None:
+    long = [PodSet(f"{'n' * 250}{number}", 1, PodPrice({}, priority_class="c" * 253)) for number in range(more)]
+    gang = gang_of(*pod_sets, *long)
+    if bounds.too_large(gang) is None:
+        assert bounds.entry_bytes(reserve(gang, "queue", gang.counts, {}, 1, 0.0)) <= bounds.ENTRY_BYTES_MAX
 
 
 def test_thousands_of_resource_names_are_too_many_though_each_amount_is_0() -> None:
