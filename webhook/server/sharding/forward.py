@@ -73,15 +73,17 @@ class Forwarder:
     ) -> tuple[int, bytes] | None:
         """Return the owner's answer (HTTP status, body), or None when this replica has to decide."""
         owner = self.ownership.owner(namespace)
-        url = None if owner == self.ownership.me else self._peers().get(owner)
-        if url is None:
+        if owner == self.ownership.me:
             return None
+        url = self._peers().get(owner)
         try:
-            return await self._post(url, path, body, timeout_seconds)
+            if url is not None:
+                return await self._post(url, path, body, timeout_seconds)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.warning("peer.silent", peer=owner, error=type(error).__name__)
-            self.ownership.set_live(self.ownership.live - {owner}, self._now())
-            return None
+        # It does not answer, or is listed no more: what it granted a moment ago may not be seen here yet.
+        self.ownership.set_live(self.ownership.live - {owner}, self._now())
+        return None
 
     async def close(self) -> None:
         """Release connections."""

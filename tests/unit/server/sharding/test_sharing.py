@@ -240,6 +240,20 @@ async def test_two_replicas_never_grant_more_than_hard(seed: int, gang: bool) ->
     assert sum(granted) == room
 
 
+@pytest.mark.virtual_time
+async def test_who_takes_over_from_a_replica_that_is_listed_no_more_waits_until_its_grants_are_seen() -> None:
+    """One that ends leaves the list of endpoints before the next look at who is alive."""
+    cluster = Cluster()
+    for name in "ab":
+        cluster.gates[name] = Gate(with_quota(view(), gpu=1), forwarder=Neighbour(name, cluster.gates))
+    leaving = owner_of("team-a", "ab")
+    staying = "b" if leaving == "a" else "a"
+    assert (await ask(cluster, leaving, "pod-1", gang=False)).allowed
+    del cluster.gates[leaving]
+    asyncio.get_running_loop().call_later(0.01, cluster.gates[staying].view.fences.put_pod, record("pod-1"))
+    assert not (await ask(cluster, staying, "pod-2", gang=False)).allowed
+
+
 async def test_a_review_that_was_passed_on_is_decided_where_it_arrives() -> None:
     async with replicas(with_quota(view(), gpu=1), with_quota(view(), gpu=1)) as cluster:
         body = review(pod(), user=ALICE)
