@@ -166,6 +166,11 @@ class WebhookParts:
     gate: Gate
     forwarder: Forwarder | None
 
+    def problems(self) -> list[str]:
+        """Return what it has to read before it may decide."""
+        unmet = self.forwarder is not None and not self.forwarder.met
+        return [*(["not read yet: which other replicas there are"] if unmet else ()), *_unsynced(self.view)]
+
     async def run(self) -> None:
         """Keep the view and the picture of the peers current until cancelled."""
         async with asyncio.TaskGroup() as tasks:
@@ -286,7 +291,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
 
     def problems() -> list[str]:
         draining = ["draining"] if connections.draining else []
-        return [*draining, *_unsynced(parts.view), *certificate_problems(certificate, certificate_clock)]
+        return [*draining, *parts.problems(), *certificate_problems(certificate, certificate_clock)]
 
     health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
     log.info("webhook.serving", identity=identity, port=listener.port)

@@ -21,8 +21,11 @@ HEALTH_TIMEOUT_SECONDS: Final = 0.8
 
 log = structlog.get_logger(__name__)
 
-Peers = Callable[[], Mapping[str, str]]
-"""Names of the webhook replicas that should exist to their base URLs; this one may be among them."""
+UNMET_INTERVAL_SECONDS: Final = 0.1
+"""The same until the others have been asked once: before that this replica is not ready."""
+
+Peers = Callable[[], Mapping[str, str] | None]
+"""Names of the webhook replicas that should exist to their base URLs, this one perhaps among them; None: not read yet."""
 
 
 class Forwarder:
@@ -31,6 +34,8 @@ class Forwarder:
     def __init__(self, ownership: Ownership, peers: Peers, tls: ssl.SSLContext | None = None) -> None:
         self.ownership = ownership
         self.hop = HopKeys()
+        self.met = False
+        """Whether all that there are have been asked once: before, this replica would take itself for the only one."""
         self._peers = peers
         self._tls: ssl.SSLContext | bool = tls if tls is not None else True
         self._session: aiohttp.ClientSession | None = None
@@ -52,13 +57,15 @@ class Forwarder:
         try:
             while True:
                 await self.check_peers()
-                await asyncio.sleep(HEALTH_INTERVAL_SECONDS)
+                await asyncio.sleep(HEALTH_INTERVAL_SECONDS if self.met else UNMET_INTERVAL_SECONDS)
         finally:
             await self.close()
 
     async def check_peers(self) -> None:
         """Ask every peer once whether it is ready and take the answers as the set of live replicas."""
         peers = self._peers()
+        if peers is None:
+            return
         others = {name: url for name, url in peers.items() if name != self.ownership.me}
         healthy = await asyncio.gather(*(self._healthy(url) for url in others.values()))
         live = [name for name, ok in zip(others, healthy, strict=True) if ok]
@@ -67,6 +74,7 @@ class Forwarder:
         self.ownership.set_live(live, self._now())
         if self.ownership.me in peers:
             self.ownership.listed(self._now())
+        self.met = True
 
     async def ask_owner(
         self, namespace: str, path: str, body: bytes, timeout_seconds: float
@@ -75,7 +83,7 @@ class Forwarder:
         owner = self.ownership.owner(namespace)
         if owner == self.ownership.me:
             return None
-        url = self._peers().get(owner)
+        url = (self._peers() or {}).get(owner)
         try:
             if url is not None:
                 return await self._post(url, path, body, timeout_seconds)

@@ -63,8 +63,12 @@ class ServicePeers:
             label_selector=f"kubernetes.io/service-name={service}",
         )
 
-    def __call__(self) -> Mapping[str, str]:
-        """Return the replicas as last seen."""
+    def __call__(self) -> Mapping[str, str] | None:
+        """Return the replicas as last seen; None before they were, unless they cannot be read: then this one goes on
+        alone.
+        """
+        if not self._informer.synced.is_set() and not self._informer.refusal:
+            return None
         return {name: url for record in self._informer.records.values() for name, url in record.replicas.items()}
 
     async def run(self) -> None:

@@ -1,8 +1,19 @@
 """The other replicas, from EndpointSlices."""
 
-import orjson
+import asyncio
+from random import Random
 
-from webhook.server.sharding.peers import decode
+import orjson
+import pytest
+
+from webhook.assembly import webhook
+from webhook.clock import LoopClock
+from webhook.config import Config
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.requests.router import Answer, Request
+from webhook.server.sharding.forward import Forwarder
+from webhook.server.sharding.ownership import Ownership
+from webhook.server.sharding.peers import ServicePeers, decode
 
 
 def slice_of(*endpoints: dict[str, object], address_type: str = "IPv4") -> bytes:
@@ -36,3 +47,68 @@ def test_what_is_known_not_to_serve_is_left_out() -> None:
 def test_addresses_of_the_newer_protocol_are_bracketed() -> None:
     """A URL needs them."""
     assert decode(slice_of(endpoint("a", "fd00::1"), address_type="IPv6")).replicas == {"a": "https://[fd00::1]:9443"}
+
+
+class Silent(Forwarder):
+    """Finds nobody alive, and asks no sockets."""
+
+    async def _healthy(self, url: str) -> bool:
+        return False
+
+
+@pytest.mark.virtual_time
+async def test_a_replica_has_met_the_others_only_once_it_has_read_which_there_are() -> None:
+    """Before, it would take all namespaces for its own, and grant what others grant too."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        unanswered = asyncio.Event()
+        handle = cluster.router.handle
+
+        async def slow(request: Request) -> Answer:
+            if request.path.endswith("endpointslices"):
+                await unanswered.wait()
+            return await handle(request)
+
+        cluster.router.handle = slow  # type: ignore[method-assign]
+        peers = ServicePeers(cluster.api(), "tutti-system", "tutti-webhook", Random(1))
+        forwarder = Silent(Ownership("a", joining=True), peers)
+        running = [asyncio.create_task(each.run()) for each in (peers, forwarder)]
+        await asyncio.sleep(20)
+        assert not forwarder.met
+        unanswered.set()
+        await asyncio.sleep(20)
+        assert forwarder.met
+        for task in running:
+            task.cancel()
+
+
+@pytest.mark.virtual_time
+async def test_a_replica_that_may_not_read_which_there_are_goes_on_alone() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        cluster.router.unlistable.add("endpointslices.discovery.k8s.io")
+        peers = ServicePeers(cluster.api(), "tutti-system", "tutti-webhook", Random(1))
+        forwarder = Silent(Ownership("a", joining=True), peers)
+        running = [asyncio.create_task(each.run()) for each in (peers, forwarder)]
+        await asyncio.sleep(60)
+        assert forwarder.met
+        for task in running:
+            task.cancel()
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("known", [None, {}], ids=["not read yet", "read, and there are none"])
+async def test_a_replica_is_ready_once_it_has_read_which_others_there_are(known: dict[str, str] | None) -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        parts = webhook(
+            cluster.api(),
+            Config(),
+            identity="a",
+            clock=LoopClock(),
+            rng=Random(1),
+            peers=lambda: known,
+            forwarder=Silent,
+        )
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(20)
+        assert parts.view.synced
+        assert parts.problems() == ([] if known is not None else ["not read yet: which other replicas there are"])
+        running.cancel()
