@@ -330,6 +330,11 @@ def test_what_a_job_of_no_queue_made_is_not_deleted_from_above_its_pods_either(o
     )
     assert again in owner.refused("delete", "job", "old-workers-0", "--cascade=orphan")
     assert again in owner.refused("delete", "--raw", f"/apis/batch/v1/namespaces/{owner.namespace}/jobs/old-workers-0")
+    (reference,) = owner.get("job", "old-workers-0")["metadata"]["ownerReferences"]
+    for stripped in ([], [{**reference, "controller": False}], [{**reference, "uid": "another"}]):
+        bare = {"ownerReferences": stripped or None, "labels": None}
+        assert again in refused_patch(owner, "job", "old-workers-0", {"metadata": bare}), stripped
+    owner("label", "job", "old-workers-0", "team=b")
     owner("delete", "job", "old-workers-0", "--wait=false")
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="its controller makes it again")
 

@@ -92,6 +92,25 @@ def test_what_stands_between_a_gang_and_its_pods_holds_its_charge(
     assert view.present("ns", "uid") == 0
 
 
+def test_pods_of_a_ray_job_that_name_its_ray_cluster_alone_are_told_by_who_owned_them() -> None:
+    """Its name may begin that of another's cluster as well: it proves nothing."""
+    view, cluster, other = view_of(entry("RayJob.ray.io")), {"ray.io/cluster": "old-x7k2p"}, {"ray.io/cluster": "old-b"}
+    view.put_controller("uid", "ns", "")
+    view.put_controller("child", "ns", "uid")
+    view.put_controller("alone", "ns", "")
+    view.put_pod(decode(pod("worker", cluster, owner="child")))
+    view.put_pod(decode(pod("another's", other, owner="alone")))
+    view.drop_controller("child")
+    view.put_pod(decode(pod("worker", cluster)))
+    view.drop_controller("alone")
+    view.put_pod(decode(pod("another's", other)))
+    assert view.present("ns", "uid") == 1
+    view.drop_controller("uid")
+    assert view.present("ns", "uid") == 1
+    view.drop_pod("ns", "worker")
+    assert view.present("ns", "uid") == 0
+
+
 def test_what_is_remembered_is_forgotten() -> None:
     view = view_of(entry("PyTorchJob.kubeflow.org"))
     view.put_pod(decode(pod("orphan", {"training.kubeflow.org/job-name": "old"})))

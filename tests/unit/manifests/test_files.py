@@ -225,12 +225,14 @@ def test_whatever_installs_the_reconciler_brings_the_policy_against_orphans(dire
     assert not re.search(r"kind: (\(?Validating|\.\*)", patches), "a patch may take it away"
 
 
-def test_nobody_leaves_orphans_of_a_kind_by_a_finalizer_either() -> None:
+def test_nobody_leaves_orphans_of_a_kind_by_a_finalizer_or_of_what_it_made_either() -> None:
     documents = read(MANIFESTS / "base" / "pods-policy.yaml")
     found = {each["metadata"]["name"]: each for each in documents if each["kind"] == "ValidatingAdmissionPolicy"}
-    names = ("tutti-gangs-leave-no-orphans", "tutti-nobody-writes-finalizer-orphan")
-    ((by_deletion,), (by_finalizer,)) = (found[name]["spec"]["matchConstraints"]["resourceRules"] for name in names)
+    names = ("tutti-gangs-leave-no-orphans", "tutti-nobody-writes-finalizer-orphan", "tutti-children-leave-no-orphans")
+    rules = (found[name]["spec"]["matchConstraints"]["resourceRules"] for name in names)
+    ((by_deletion,), (by_finalizer,), (of_children,)) = rules
     assert by_finalizer == by_deletion | {"operations": ["CREATE", "UPDATE"]}
+    assert of_children == by_deletion | {"operations": ["DELETE", "UPDATE"]}
 
 
 def test_the_chart_always_has_what_the_base_has() -> None:
