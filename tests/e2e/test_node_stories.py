@@ -48,6 +48,18 @@ def test_a_gang_larger_than_any_node_is_told_so_and_takes_no_room_from_those_beh
     assert owner.pods("job-name=huge") == []
 
 
+def test_a_gang_larger_than_all_nodes_together_is_told_by_how_much_and_promised_no_start(
+    owner: Kubectl, nodes_of_8: Nodes
+) -> None:
+    """Also while somebody else runs there, whose end would not help."""
+    nodes_of_8(3)
+    owner.apply(job("some", 2, pod_template(8), QUEUE))
+    wait_until(lambda: running(owner, "some") == 2, SECONDS, "two nodes are taken")
+    owner.apply(job("wide", 6, pod_template(6), QUEUE))
+    waits_for_nodes(owner, "wide", "the nodes that could take them (3) hold 3 when nothing else runs there, 3 too few")
+    assert not any("it starts when" in said for said in told(owner, "wide", "Queued"))
+
+
 def test_of_two_queues_that_want_one_node_at_the_same_moment_one_has_it_and_no_pod_of_the_other_is_made(
     owner: Kubectl, nodes_of_8: Nodes
 ) -> None:

@@ -27,8 +27,12 @@ class Eligible:
     @property
     def no_such_node(self) -> bool:
         """No node bears the labels that it asks for, so that no room will ever do."""
-        asked = (why.startswith((WITHOUT_LABEL, OUTSIDE_AFFINITY)) for why in self.kept_out)
-        return bool(self.kept_out) and not self.admitted and all(asked)
+        return bool(self.kept_out) and not self.admitted and all(map(is_for_good, self.kept_out))
+
+
+def is_for_good(why: str) -> bool:
+    """Return whether what keeps pods off a node are its labels: cordons, taints and faults may go."""
+    return why.startswith((WITHOUT_LABEL, OUTSIDE_AFFINITY))
 
 
 def eligible(

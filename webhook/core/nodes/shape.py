@@ -17,6 +17,7 @@ CORDON = Taint("node.kubernetes.io/unschedulable")
 """Who tolerates it is bound to a cordoned node all the same."""
 WITHOUT_LABEL: Final = "without label"
 OUTSIDE_AFFINITY: Final = "outside its node affinity"
+TAINT: Final = "with taint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Shape:
             return "not ready"
         for taint in node.taints:
             if _keeps_out(taint) and not any(tolerates(each, taint) for each in self.tolerations):
-                return f"taint {taint.key} not tolerated"
+                return f"{TAINT} {taint.key} not tolerated"
         for key, value in self.selector:
             if node.labels.get(key) != value:
                 return intern(f"{WITHOUT_LABEL} {key}={value}")

@@ -4,11 +4,10 @@ from collections import Counter
 
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import PODS
-from webhook.core.nodes.shape import Shape
-from webhook.core.notation import amounts, names, quantity
-from webhook.core.notation.amounts import Amounts
+from webhook.core.nodes.shape import TAINT, Shape
+from webhook.core.notation import names, quantity
 from webhook.core.notation.counted import counted, does
+from webhook.core.placement.beyond import asked_by
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.reasons.reasons import Code, Reason
 
@@ -19,7 +18,7 @@ def misplaced(found: Misplaced) -> Reason:
         return Reason(Code.PENDING_EVALUATION, "one of the next cycles checks whether its pods fit the nodes")
     if _near(found) is not None:
         return _no_domain(found)
-    return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}", help=_help(found))
+    return Reason(Code.NODES_DO_NOT_FIT, f"{asked_by(found.asked)}; {_fit(found)}", help=_help(found))
 
 
 def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
@@ -33,9 +32,6 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     ]
     parts += [(count, f"{count} {why}") for why, count in capacity.eligible(shape).kept_out.items()]
     kept = ", ".join(text for _, text in sorted(parts, key=lambda part: (-part[0], part[1].partition(" ")[2])))
-    nearest = _nearest_of_too_small(capacity, shape)
-    if nearest is not None:
-        return _too_large(shape, nearest)
     kept_out = sum(count for count, _ in parts)
     none = f"; of {counted(len(capacity.nodes), 'node')} {does(kept_out, 'take')} none: {kept}" if parts else ""
     if _near(found) is not None:
@@ -43,9 +39,12 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
         # Where they fit elsewhere it is not the nodes that lack anything, but the domains.
         return _no_domain(found, anywhere, none if anywhere < found.asked.count else "")
     # Room that becomes free on nodes that it may not use is none for it.
-    fix = "change the labels that it asks of nodes, or have such nodes added"
-    fix = fix if capacity.eligible(shape).no_such_node else _help(found)
-    return Reason(Code.NODES_DO_NOT_FIT, f"{_asked(found)}; {_fit(found)}{none}", help=fix)
+    known, fix = capacity.eligible(shape), _help(found)
+    if known.no_such_node:
+        fix = "change the labels that it asks of nodes, or have such nodes added"
+    elif not known.admitted and any(why.startswith(TAINT) for why in known.kept_out):
+        fix = "have a taint removed, or give the pods a toleration of it"
+    return Reason(Code.NODES_DO_NOT_FIT, f"{asked_by(found.asked)}; {_fit(found)}{none}", help=fix)
 
 
 def _lacks(capacity: Capacity, shape: Shape) -> tuple[Counter[str], Counter[str]]:
@@ -68,27 +67,6 @@ def _lacks(capacity: Capacity, shape: Shape) -> tuple[Counter[str], Counter[str]
     return lack, pieces
 
 
-def _nearest_of_too_small(capacity: Capacity, shape: Shape) -> Amounts | None:
-    """Return what the node has to give that comes nearest to one pod, where none that may take it is large enough
-    though nothing else ran there; None where one is, or where something else keeps the pods off every node.
-    """
-    known = capacity.eligible(shape)
-    if known.large or not known.admitted:
-        return None
-    nodes = [capacity.nodes[name].capacity for name in known.admitted]
-    return max(nodes, key=lambda each: min(each.get(name, 0) / amount for name, amount in shape.requests))
-
-
-def _too_large(shape: Shape, nearest: Amounts) -> Reason:
-    lacked = {name: amount for name, amount in shape.requests if nearest.get(name, 0) < amount}
-    has = ", ".join(f"{quantity.render(nearest.get(name, 0), name)} {name}" for name in sorted(lacked))
-    return Reason(
-        Code.NODES_DO_NOT_FIT,
-        f"no node is large enough: one pod asks {amounts.render(lacked)}, the largest that may take it has {has}",
-        help="let each pod ask for less, or have a larger node added",
-    )
-
-
 def _near(found: Misplaced) -> Nearness | None:
     near = found.asked.near
     return near if near is not None and near.binding else None
@@ -97,7 +75,7 @@ def _near(found: Misplaced) -> Nearness | None:
 def _no_domain(found: Misplaced, anywhere: int | None = None, none: str = "") -> Reason:
     near = found.asked.near
     assert near is not None
-    asked = f"{_asked(found)} within one {near.level}" if near.required else _asked(found)
+    asked = f"{asked_by(found.asked)} within one {near.level}" if near.required else asked_by(found.asked)
     if near.slice_size:
         asked += f", {near.slice_size} and {near.slice_size} within one {near.slice_level}"
     code, missing = Code.TOPOLOGY_PLACEMENT_FAILED, found.asked.count - found.found
@@ -125,12 +103,6 @@ def _no_domain(found: Misplaced, anywhere: int | None = None, none: str = "") ->
 
 def _annotation(near: Nearness) -> str:
     return names.REQUIRED_TOPOLOGY if near.required else names.SLICE_TOPOLOGY
-
-
-def _asked(found: Misplaced) -> str:
-    each = amounts.render({name: amount for name, amount in found.asked.shape.requests if name != PODS})
-    ports = "".join(f", port {port} of its node" for port in found.asked.shape.ports)
-    return f"asks {counted(found.asked.count, 'pod')} of {each}{ports}"
 
 
 def _fit(found: Misplaced) -> str:

@@ -9,7 +9,7 @@ fewest such pods; else the one that holds most. So holes are filled first and wi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge, nsmallest
 
 from webhook.core.nodes.allotment import Allotment
@@ -42,7 +42,7 @@ def place(
     for unit in units(rest):
         misplaced = place_near(overlay, unit, places, domains)
         if misplaced is not None:
-            return misplaced
+            return replace(misplaced, gang=rest)
     loose = [each for each in rest if each.name not in places]
     for each in loose:
         index = capacity.index(each.shape)
@@ -54,7 +54,7 @@ def place(
                 overlay.take(placed.shape, places.pop(placed.name, {}), give_back=True)
             others = search(overlay, loose) if thorough and alone >= each.count and len(loose) > 1 else None
             if others is None:
-                return Misplaced(each, each.count - left, certain=alone < each.count)
+                return Misplaced(each, each.count - left, certain=alone < each.count, gang=rest)
             places |= others
             break
         overlay.take(each.shape, found)

@@ -1,6 +1,7 @@
 """Why a gang fits no nodes, as placing it found."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from webhook.core.placement.overlay import Asked
 
@@ -20,3 +21,5 @@ class Misplaced:
     """It has to be in one domain, and nobody knows the nodes."""
     nearest: str | None = None
     """The domain that has most room, where it has to be in one: that of ``found`` pods. None where there is none."""
+    gang: Sequence[Asked] = field(default=(), compare=False)
+    """All pod sets that were to be placed."""

@@ -20,6 +20,7 @@ from webhook.core.notation.moments import time_text
 from webhook.core.notation.problem import some
 from webhook.core.pending.gang_state import GangState
 from webhook.core.pending.queueing import EquivalenceClass, PendingGang
+from webhook.core.placement.beyond import beyond
 from webhook.core.placement.explain import misplaced, why_misplaced
 from webhook.core.placement.holders import holders
 from webhook.core.placement.misplaced import Misplaced
@@ -242,7 +243,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         barrier = _behind(state, record, eclass.level, eclass.barrier if decision is None else decision.barrier)
         return Reason(Code.PENDING_EVALUATION) if barrier is None else barred(barrier)
     if decision.misplaced is not None and state.nodes is not None:
-        return _with_booked_nodes(state, uid, _with_holders(state, state.nodes, decision.misplaced, uid))
+        return _of_nodes(state, state.nodes, decision.misplaced, uid)
     if eclass.unschedulable and decision.victims and decision.barrier is None:
         names = ", ".join(str(victim.allocation) for victim in decision.victims[:HOLDERS_SHOWN])
         text = f"could stop {names}, which started or began to borrow since its last decision"
@@ -298,7 +299,7 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
     if fence is not None or state.nodes is None:
         return None if fence is None else reason_of(fence)
     found = state.decider.more_places(allocation.gang, allocation.reservation, larger)
-    return _with_holders(state, state.nodes, found, uid) if isinstance(found, Misplaced) else None
+    return _of_nodes(state, state.nodes, found, uid) if isinstance(found, Misplaced) else None
 
 
 def _ahead_of(state: State, record: PendingGang, level: int, node: Node, key: FlavorResource) -> int:
@@ -353,6 +354,12 @@ def _with_start(state: State, head: EquivalenceClass, why: Reason) -> Reason:
             return why
         found = StartUnknown(unlimited)
     return replace(why, help=f"{why.help}; {render(found)}", blockers=(*why.blockers, found))
+
+
+def _of_nodes(state: State, nodes: Capacity, found: Misplaced, uid: str) -> Reason:
+    """Return why a gang finds no nodes: who holds what it lacks matters only where it could start without them."""
+    never = None if found.postponed or found.unread else beyond(nodes, found)
+    return never or _with_booked_nodes(state, uid, _with_holders(state, nodes, found, uid))
 
 
 def _with_holders(state: State, nodes: Capacity, found: Misplaced, uid: str) -> Reason:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
-from webhook.core.model.gang import Nearness
-from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy
+from webhook.core.model.gang import Nearness, PodPrice, PodSet
+from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy, Taint
 from webhook.core.nodes import capacity
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
@@ -65,7 +65,38 @@ def test_of_a_pod_larger_than_any_node_it_is_told_that_no_room_will_ever_do() ->
     assert str(made.reason("giant")) == f"{text}let each pod ask for less, or have a larger node added"
     there.put_node(NodeRecord("large-c", {"cpu": 4000}, {"kind": "large"}))
     made.wake_nodes()
-    assert str(made.reason("giant")).endswith("it starts when 1 more of its pods fits")
+    assert str(made.reason("giant")) == (
+        "pod set main asks 2 pods of 4 cpu; the nodes that could take them (3) hold 1 when nothing else runs there, "
+        "1 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
+    )
+
+
+def test_a_gang_larger_than_all_nodes_is_told_by_how_much_and_promised_nothing_until_nodes_are_added() -> None:
+    made, there = engine(queue("q", 64), nodes={"a": 4, "b": 4})
+    there.put_node(NodeRecord("c", {"cpu": 4000}, cordoned=True))
+    made.submit(gang("first", "q", pods=6), 0.0)
+    assert admitted(made) == ["first"]
+    made.submit(gang("wide", "q", cpu=2, pods=8, created=1.0), 1.0)
+    assert admitted(made, 2.0) == []
+    assert str(made.reason("wide")) == (
+        "pod set main asks 8 pods of 2 cpu; the nodes that could take them (3) hold 6 when nothing else runs there, "
+        "2 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
+    ), "what is cordoned may come back, and who runs there may go"
+    there.put_node(NodeRecord("d", {"cpu": 4000}))
+    made.wake_nodes()
+    assert str(made.reason("wide")).startswith("asks 8 pods of 2 cpu; 3 fit now; of 4 nodes 2 take none: ")
+    assert "it starts when 5 more of its pods fit" in str(made.reason("wide"))
+
+
+def test_pod_sets_that_would_fit_alone_and_never_together_are_told_what_they_ask_together() -> None:
+    made, _ = engine(queue("q", 64), nodes={"a": 4, "b": 4})
+    sets = tuple(PodSet(name, 2, PodPrice({"cpu": cpu * 1000})) for name, cpu in (("leader", 2), ("worker", 3)))
+    made.submit(gang("pair", "q", pod_sets=sets), 0.0)
+    assert admitted(made) == []
+    assert str(made.reason("pair")) == (
+        "its 2 pod sets ask 10 cpu together; the nodes that could take them (2) have 8 cpu when nothing else runs "
+        "there; it cannot start: ask for fewer or smaller pods, or have nodes added"
+    )
 
 
 def test_of_a_label_that_no_node_bears_it_is_told_which_and_no_start_is_promised() -> None:
@@ -80,6 +111,18 @@ def test_of_a_label_that_no_node_bears_it_is_told_which_and_no_start_is_promised
     there.put_node(NodeRecord("c", {"cpu": 4000}, {"gpu": "h100"}, cordoned=True))
     made.wake_nodes()
     assert str(made.reason("picky")).endswith("it starts when 1 more of its pods fits"), "it may be uncordoned"
+
+
+def test_of_taints_that_keep_a_gang_off_every_node_it_is_told_what_helps_and_no_start_is_promised() -> None:
+    made, there = engine(queue("q", 16), nodes={})
+    for name in ("a", "b"):
+        there.put_node(NodeRecord(name, {"cpu": 4000}, taints=(Taint("repair", "", "NoSchedule"),)))
+    made.submit(gang("train", "q", pods=2), 0.0)
+    assert admitted(made) == []
+    assert str(made.reason("train")) == (
+        "asks 2 pods of 1 cpu; 0 fit now; of 2 nodes 2 take none: 2 with taint repair not tolerated; "
+        "have a taint removed, or give the pods a toleration of it"
+    )
 
 
 def test_what_one_cycle_admits_is_allotted_before_the_next_gang_is_asked_about() -> None:
@@ -280,8 +323,9 @@ def test_a_gang_that_has_to_be_in_one_rack_waits_for_one_and_its_reservation_nam
     assert reason is not None
     assert reason.code is Code.TOPOLOGY_PLACEMENT_FAILED
     assert str(reason) == (
-        "asks 10 pods of 1 cpu within one rack; none has room for all, r1 for most: 8; 9 fit anywhere; "
-        "it starts when 2 more fit in r1, or all in another"
+        "pod set main asks 10 pods of 1 cpu within one rack; the largest, r1, holds 8 when nothing else runs there, "
+        "2 too few; it cannot start: ask for fewer or smaller pods, for a wider label, or with "
+        "kueue.x-k8s.io/podset-preferred-topology"
     )
     there.put_node(NodeRecord("d", {"cpu": 4000}, {"rack": "r1"}))
     made.wake_nodes()
@@ -306,7 +350,7 @@ def test_who_finds_no_rack_is_told_who_holds_the_nearest_and_until_when_and_that
         "or with kueue.x-k8s.io/podset-preferred-topology; it has booked a, b, free when team/x has ended, "
         "by 1970-01-01T00:01:01Z"
     )
-    made.submit(gang("wider", "q", pods=9, priority=-1, placement=near), 2.0)
+    made.submit(gang("wider", "q", pods=7, priority=-1, placement=near), 2.0)
     assert admitted(made, 3.0) == []
     assert "; 4 fit anywhere; of 3 nodes 1 takes none: 1 lacks cpu" in str(made.reason("wider"))
 
