@@ -17,7 +17,7 @@ from webhook.dialects.kueue import objects as kueue
 
 NAMESPACE_CONTROLLER: Final = "system:serviceaccount:kube-system:namespace-controller"
 _NAMED_MAX: Final = 5
-_STOP: Final = "set spec.stopPolicy: HoldAndDrain to stop them"
+_STOP: Final = "or set spec.stopPolicy: HoldAndDrain, which stops what it holds"
 _FIXES: Final = {
     (kueue.GROUP, "ClusterQueue"): _STOP,
     (kueue.GROUP, "LocalQueue"): _STOP,
@@ -51,8 +51,10 @@ def _told(what: str, holding: Iterable[Reservation], fix: str = "") -> str | Non
     if not holders:
         return None
     named = some(holders, _NAMED_MAX, lambda reservation: reservation.key)
-    gangs = "a gang" if len(holders) == 1 else counted(len(holders), "gang")
-    return f"{what} holds {gangs} ({named}): wait until they have ended, or delete them{fix and '; '}{fix}"
+    gangs, ended, those = counted(len(holders), "gang"), "they have", "them"
+    if len(holders) == 1:
+        gangs, ended, those = "a gang", "it has", "it"
+    return f"{what} holds {gangs} ({named}): wait until {ended} ended, or delete {those}{fix and '; '}{fix}"
 
 
 def _holders(source: Source, view: View) -> Iterator[Reservation]:

@@ -143,4 +143,4 @@ async def test_a_leaf_that_holds_a_gang_is_not_taken_out_of_the_tree(
     assert answer.allowed is allowed, answer.message
     if not allowed:
         assert f"leaf {queue} of" in answer.message
-        assert "holds a gang (team-a/train): wait until they have ended, or delete them" in answer.message
+        assert "holds a gang (team-a/train): wait until it has ended, or delete it" in answer.message

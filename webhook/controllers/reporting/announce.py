@@ -87,11 +87,9 @@ class Announcer:
         log.info("gang.admitted", job=str(reservation), queue=reservation.queue, pods=pods, flavors=flavors)
         shared = reservation.membership
         others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
-        self._note(
-            reservation.uid,
-            "Admitted",
-            f"{counted(pods, 'pod')}{where} start{'s' if pods == 1 else ' together'}{others}: {asked}",
-        )
+        told = f"{counted(pods, 'pod')}{where} start{'s' if pods == 1 else ' together'}{others}: {asked}"
+        nothing = f"it asks for 0 pods{where}, so none starts; to give it some, suspend it first: it waits then"
+        self._note(reservation.uid, "Admitted", told if pods else nothing)
 
     def start_failed(self, uid: str, why: str) -> None:
         """Tell once why an admitted gang has no pods yet: its start cannot be written."""

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from webhook.core.notation import names
+from webhook.untyped import paths
 
 
 class Form(StrEnum):
@@ -95,6 +96,17 @@ OWN_ANNOTATIONS: Final = _written_by_tutti(Form.ANNOTATION)
 _OWN: Final = {"labels": OWN_LABELS.__contains__, "annotations": OWN_ANNOTATIONS.__contains__}
 
 
+_KNOWN: Final = frozenset(row.key for row in OURS)
+
+
+_SIMULATED: Final = f"{names.DOMAIN}/simulated-"
+"""Beginning of what simulated nodes read on pods."""
+
+
+def _is_unknown(key: str) -> bool:
+    return key.startswith(f"{names.DOMAIN}/") and key not in _KNOWN and not key.startswith(_SIMULATED)
+
+
 class Mark(NamedTuple):
     """A label or annotation somewhere in an object."""
 
@@ -110,6 +122,20 @@ class Mark(NamedTuple):
 def own_marks(obj: Mapping[str, Any]) -> dict[Mark, object]:
     """Return all that Tutti alone writes and that stands anywhere in ``obj``, with its values."""
     return dict(_named(obj, _OWN))
+
+
+def unknown_names(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
+    """Return what stands under ``tutti.dev/`` on ``obj`` itself and is no name of ours: a slip of whoever wrote it.
+
+    It is asked of every new job: pod templates are not searched for it.
+    """
+    found = {form: paths.find_mapping(obj, ("metadata", form)) for form in ("labels", "annotations")}
+    return tuple(
+        Mark(form.removesuffix("s"), key, f"metadata.{form}")
+        for form, keys in found.items()
+        for key in sorted(keys)
+        if _is_unknown(key)
+    )
 
 
 def _named(obj: object, wanted: Mapping[str, Callable[[str], object]]) -> Iterator[tuple[Mark, object]]:
@@ -139,7 +165,8 @@ VOLCANOS: Final = ("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name")
 """Such keys that mean something to others: Volcano reads the first of the annotations of pods that it schedules,
 KubeRay the second of the labels of its kinds.
 """
-_MEANT: Final = dict.fromkeys(("labels", "annotations"), re.compile(MEANS_A_QUEUE).match)
+means_a_queue: Final = re.compile(MEANS_A_QUEUE).match
+_MEANT: Final = dict.fromkeys(("labels", "annotations"), means_a_queue)
 
 
 def misplaced_queues(obj: Mapping[str, Any]) -> tuple[Mark, ...]:

@@ -73,6 +73,11 @@ def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking
     if asking.gang is None:
         return ()
     gang, found = rules.view.with_quorum(asking.gang), []
+    if not sum(each.count for each in gang.pod_sets) and not _has_ended(kind, obj):
+        found.append(
+            "it asks for 0 pods: it is admitted at once, runs none, and cannot grow while it is admitted; give it its "
+            "pods now, and keep it from starting with tutti hold"
+        )
     missing = asking.missing_class
     if missing:
         found.append(

@@ -1,15 +1,18 @@
 """What does not wait for Tutti: it bears nothing that Tutti alone writes, and an opt-in that has no effect is said."""
 
 from collections.abc import Mapping
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from webhook.core.notation import names
 from webhook.jobs.reading.gating import pod_group_of
-from webhook.jobs.reading.ours import misplaced_queues, own_marks
+from webhook.jobs.reading.ours import means_a_queue, misplaced_queues, own_marks, unknown_names
 from webhook.server.review.answer import Answer, Refusal, allow, deny
 from webhook.server.review.job_facts import JobRules
 from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest
+
+_TOLD_MAX: Final = 3
 
 
 def newly_marked(request: ReviewRequest, *writers: str) -> Answer | None:
@@ -39,6 +42,13 @@ def mislabelled(request: ReviewRequest) -> tuple[str, ...]:
     kind = request.kind.partition(".")[0]
     fix = f"label the {kind} itself (metadata.labels) with {names.QUEUE_LABELS[0]}"
     return (f"{found[0]} does not make the {kind} wait in a queue: it starts at once; {fix}",)
+
+
+def meaningless(request: ReviewRequest) -> tuple[str, ...]:
+    """Return what to tell the creator of a job that bears names under ours which are none of ours."""
+    found = () if request.object is None else unknown_names(request.object)
+    told = (mark for mark in found if not means_a_queue(mark.key))
+    return tuple(f"{mark} means nothing to Tutti; correct it, or leave it out" for mark in islice(told, _TOLD_MAX))
 
 
 def judge_ungated(request: ReviewRequest, rules: JobRules) -> Answer:

@@ -23,7 +23,7 @@ from webhook.server.jobs.gang_checks import (
     unfollowed,
     unplaced,
 )
-from webhook.server.jobs.ungated import judge_ungated, mislabelled, newly_marked
+from webhook.server.jobs.ungated import judge_ungated, meaningless, mislabelled, newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_job
 from webhook.server.review.job_facts import (
@@ -84,7 +84,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     rule = ruling(rules, kind, obj, request.username)
     if rule is None:
         refusal = newly_marked(request, rules.settings.account)
-        warnings = () if managed_by_other(kind, obj) else mislabelled(request)
+        warnings = () if managed_by_other(kind, obj) else (*mislabelled(request), *meaningless(request))
         return refusal or (allow(warnings) if warnings else not_ours(rules, obj))
     asking = reading(rules, kind, obj)
     problem = (
@@ -97,7 +97,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
         return problem
     denial, warnings = check_job(rules, asking)
     lasting = (*lingering(kind, obj, asking), *unfollowed(rules, kind, obj, asking), *unplaced(rules, kind))
-    return denial or allow((*warnings, *gang_warnings(rules, kind, obj, asking), *lasting))
+    return denial or allow((*warnings, *meaningless(request), *gang_warnings(rules, kind, obj, asking), *lasting))
 
 
 def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading, gang: str) -> Answer | None:

@@ -1,6 +1,7 @@
 """Which reasons are worth an event: those that somebody could still read about."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from tests.unit.visibility.world import World
@@ -61,6 +62,16 @@ async def test_where_neighbours_are_hidden_events_name_none() -> None:
         11, lambda _uid: Reason(Code.WAITING_FOR_QUOTA, "behind team-speech/secret and team-vision/own")
     )
     assert notes.told == ["Queued WaitingForQuota: behind a job of another namespace and team-vision/own"]
+
+
+def test_of_a_job_that_asks_for_no_pods_it_is_not_said_that_they_start_together() -> None:
+    world, notes = World(), Notes()
+    reservation = world.admits(world.waits("empty"))
+    nothing = replace(reservation, pod_sets=tuple(replace(each, count=0) for each in reservation.pod_sets))
+    Announcer(notes, world.view, KINDS, lambda: 0.0).admitted(nothing)  # type: ignore[arg-type]
+    (told,) = notes.told
+    assert told.startswith("Admitted it asks for 0 pods")
+    assert "so none starts; to give it some, suspend it first" in told
 
 
 async def test_that_a_start_fails_is_said_once_an_admission_and_not_remembered_beyond_it() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load
-from tests.unit.server.reviews import GPU, ask, containers, create, review, stored, view, with_quota
+from tests.unit.server.reviews import GPU, ask, containers, create, job, review, stored, view, with_quota
 from webhook.cluster.waiting import waiting_gang
 from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.notation import names
@@ -68,6 +68,26 @@ async def test_who_names_a_priority_class_that_does_not_exist_is_told_which_do(
     assert isinstance(reason, Reason)
     assert reason.code is Code.PRIORITY_CLASS_NOT_FOUND
     assert reason.help.endswith(told)
+
+
+async def test_who_asks_for_no_pods_is_told_that_none_starts_and_how_to_wait_instead(waiting: Gate) -> None:
+    obj = stored()
+    obj["spec"] |= {"parallelism": 0, "completions": 4}
+    (warning,) = [text for text in (await create(waiting, obj)).warnings if "0 pods" in text]
+    assert "cannot grow while it is admitted" in warning
+    assert "tutti hold" in warning
+
+
+@pytest.mark.parametrize("queue", ["lq", None])
+async def test_a_name_under_ours_that_means_nothing_is_warned_about(waiting: Gate, queue: str | None) -> None:
+    obj = stored(queue=queue) if queue else job(queue=None)
+    obj["metadata"]["annotations"] = {"tutti.dev/min-count": "4", "tutti.dev/simulated-runtime": "5s"}
+    obj["metadata"].setdefault("labels", {}).update({"tutti.dev/gpus": "many", "example.com/min-count": "4"})
+    found = [text for text in (await create(waiting, obj)).warnings if "means nothing to Tutti" in text]
+    assert [text.partition(" means")[0] for text in found] == [
+        "label tutti.dev/gpus at metadata.labels",
+        "annotation tutti.dev/min-count at metadata.annotations",
+    ]
 
 
 async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lacks(waiting: Gate) -> None:
