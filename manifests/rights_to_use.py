@@ -172,7 +172,7 @@ def priorities(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     # A TrainJob has the priority that its runtime's templates name: a namespace's own runtimes are judged.
     named_by_runtimes = [_at(root, f"{_RUNTIME}.{_CLASS}") for root in ROOTS]
     return [
-        *_of_label("jobs", job_rules(families, "CREATE", "UPDATE"), [NOT_OURS]),
+        *_of_label("jobs", job_rules(families, "CREATE", "UPDATE"), [_of_nobody(families, kinds), NOT_OURS]),
         *_of_label("pods", pods, _PODS),
         *(
             document
@@ -200,6 +200,15 @@ def _by_itself(family: Family, kinds: Sequence[JobKind]) -> list[dict[str, str]]
     part = cel.templates_carry("object", family, [names.POD_SET_LABEL])
     by_parent = f"request.userInfo.username in {any_of(makers)}"
     return [{"name": "by-itself", "expression": f"!({by_parent}\n&& ({part}))\n"}]
+
+
+def _of_nobody(families: Sequence[Family], kinds: Sequence[JobKind]) -> dict[str, str]:
+    """Return the condition that a job is nobody's child: a gang has the class of the label of its root alone, and what
+    a child says by its own label, which its owner may have meant for the pods, is read by nobody.
+    """
+    makers = sorted({user for family in families for user in parents_controllers(family, kinds)})
+    controlled = "object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false))"
+    return {"name": "of-nobody", "expression": f"!(request.userInfo.username in {any_of(makers)}\n&& {controlled})\n"}
 
 
 def _of_label(name: str, rules: Rules, conditions: list[dict[str, str]]) -> list[dict[str, Any]]:

@@ -207,6 +207,8 @@ def test_jobs_of_a_cron_job_have_a_class_once_the_service_account_may_use_it_and
     nightly, whole = job("nightly", 1, template, QUEUE), jobset("set", 2, template, QUEUE)
     for made in (nightly, whole):
         made["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = urgent
+    # On its children it means nothing, and is judged for nobody.
+    whole["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"labels": {names.PRIORITY_CLASS_LABEL: urgent}}
     inner = {"metadata": {"labels": nightly["metadata"]["labels"]}, "spec": nightly["spec"]}
     spec = {"schedule": "* * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": inner}
 

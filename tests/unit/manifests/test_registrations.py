@@ -163,6 +163,20 @@ def test_what_is_made_of_a_gang_is_not_judged_again_but_where_only_that_names_th
         assert names.POD_SET_LABEL in exempt(family)
 
 
+def test_the_label_of_a_child_which_nobody_reads_is_judged_for_nobody() -> None:
+    """It would be judged by what the service account ``default`` may use, and the JobSet never make its Jobs."""
+    documents = {
+        it["metadata"]["name"]: it["spec"] for it in rights_to_use.documents(KIND_LIST) if "variables" in it["spec"]
+    }
+    for which in ("use", "usable"):
+        conditions = documents[f"tutti-{which}-workload-priorities-of-jobs"]["matchConditions"]
+        (exempt,) = [it["expression"] for it in conditions if it["name"] == "of-nobody"]
+        for controller in ("jobset-controller-manager", "kubeflow-trainer-controller-manager"):
+            assert controller in exempt
+        assert "ownerReferences" in exempt, "what such an account makes on its own is judged"
+        assert "system:serviceaccount:kube-system:cronjob-controller" not in exempt
+
+
 def test_no_expression_checks_more_rights_than_the_api_server_pays_for() -> None:
     for document in rights_to_use.documents(KIND_LIST):
         spec = document["spec"]
