@@ -1,9 +1,10 @@
 """A person takes the label that gates a namespace away: what was gated by it is served until it is gone."""
 
 import pytest
+import yaml
 
 from tests.e2e.kubectl import Kubectl, wait_until
-from tests.e2e.objects import job, pod_template
+from tests.e2e.objects import job, pod, pod_template
 from tests.e2e.queues import entries
 from webhook.core.notation import names
 
@@ -37,3 +38,40 @@ def test_one_that_waits_starts_when_there_is_room(owner: Kubectl, admin: Kubectl
     assert owner.get("job", "late")["spec"]["suspend"], "half of it would fit"
     admin.delete("resourcequota", "hard")
     wait_until(lambda: len(owner.pods("job-name=late", "Running")) == 2, 60, "it starts")
+
+
+def test_gangs_that_start_or_stop_while_their_namespace_is_ungated_are_served_beside_plain_pods(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    admin("label", "namespace", admin.namespace, f"{names.GATED_NAMESPACE}=true")
+    probe = job("probe", 1, pod_template(gpus=0))
+    wait_until(lambda: '"suspend": true' in owner.create(probe, "--dry-run=server", "-o", "json"), what="it is gated")
+    stopping, starting = [f"stops-{n}" for n in range(3)], [f"starts-{n}" for n in range(6)]
+    owner.create(yaml.safe_dump_all([job(name, 2, pod_template(gpus=0)) for name in stopping]))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 6, what="the first run")
+    # In one moment some start, some stop, and the label goes.
+    owner.create(yaml.safe_dump_all([job(name, 2, pod_template(gpus=0)) for name in starting]))
+    for name in stopping:
+        owner.patch("job", name, {"spec": {"suspend": True}})
+    admin("label", "namespace", admin.namespace, f"{names.GATED_NAMESPACE}-")
+    owner.create(pod("plain", pod_template(gpus=0)))
+    wait_until(
+        lambda: '"suspend": true' not in owner.create(probe, "--dry-run=server", "-o", "json"), what="it is ungated"
+    )
+    owner.create(job("free", 1, pod_template(gpus=0)))
+    running = [*starting, "free"]
+    wait_until(lambda: {*running} == _running(owner), 60, "who was starting runs, who was stopping has no pods")
+    assert owner.get("pod", "plain")["status"]["phase"] == "Running"
+    wait_until(lambda: sorted(entry.name for entry in entries(admin)) == starting, what="they alone are charged")
+    for name in stopping:
+        owner.patch("job", name, {"spec": {"suspend": False}})
+    wait_until(lambda: {*running, *stopping} == _running(owner), 60, "who was held comes back")
+    owner.delete("job", *running, *stopping)
+    wait_until(lambda: not entries(admin), 60, "nobody is charged any more")
+
+
+def _running(owner: Kubectl) -> set[str]:
+    """Return the jobs that have pods, if all of these run."""
+    pods = owner.items("pods", "job-name")
+    assert all(item["status"].get("phase") == "Running" for item in pods)
+    return {item["metadata"]["labels"]["job-name"] for item in pods}

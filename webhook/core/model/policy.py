@@ -310,7 +310,7 @@ class Policy:
             return f"{name} points to ClusterQueue {local.queue!r}, which does not exist", "create it or name another"
         known = sorted(name for of, name in self.local_queues if of == namespace)
         known += sorted(name for name in self.queues if name not in known and self.queue_of(namespace, name) == name)
-        offer = f"; known here: {', '.join(known[:QUEUES_SHOWN])}" if known else ""
+        offer = f"; known here: {', '.join(known[:QUEUES_SHOWN])}" if known else "; this namespace has none"
         return f"no queue {label!r} in namespace {namespace}", f"create the queue or correct the label{offer}"
 
 
