@@ -32,6 +32,7 @@ from webhook.controllers.reporting.events import EventRecorder
 from webhook.controllers.reporting.queue_metrics import QueueGauges
 from webhook.controllers.reporting.status import StatusWriter
 from webhook.core.model.pods import PodRecord
+from webhook.core.notation import names
 from webhook.core.scheduler.engine import Engine
 from webhook.fleet.hub import Hub
 from webhook.jobs.compute_class import policy as compute_class_policy
@@ -107,8 +108,8 @@ def reconciler(
         api,
         identity,
         config.lease,
-        namespace=config.namespace,
-        name=config.ledger_name,
+        namespace=names.SYSTEM_NAMESPACE,
+        name=names.LEDGER_NAME,
         now=clock.now,
         on_renewed=on_renewed,
         on_ended=on_ended,
@@ -121,8 +122,8 @@ def reconciler(
         identity,
         clock.now,
         config.events_per_second,
-        namespace=config.namespace,
-        ledger_name=config.ledger_name,
+        namespace=names.SYSTEM_NAMESPACE,
+        ledger_name=names.LEDGER_NAME,
     )
     every_kind = {**kinds, POD_GROUP.key: POD_GROUP}
     announcer = Announcer(recorder, view, every_kind, clock.now)
@@ -150,7 +151,7 @@ def reconciler(
         clock=clock,
         reason=loop.reason,
         policy_objects=feeds.policy_objects,
-        system_namespace=config.namespace,
+        system_namespace=names.SYSTEM_NAMESPACE,
         start=config.starting,
     )
     gauges = QueueGauges(view, queue_counts, leading=lambda: loop.leading)
@@ -235,8 +236,7 @@ def webhook(
         GateSettings(
             transformed=engine_settings(config).transformed,
             network_tiers=config.network_tiers,
-            account=config.account,
-            exempt_namespaces=frozenset((*config.exempt_namespaces, config.namespace)),
+            exempt_namespaces=frozenset((*config.exempt_namespaces, names.SYSTEM_NAMESPACE)),
             left_to_kueue=config.left_to_kueue,
         ),
         kinds=kinds,
@@ -267,7 +267,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     api = await connect(config.kubeconfig, on_date=telling(clock))
     saying = asyncio.create_task(say_release(api), name="release")
     rng = random.Random(identity)  # noqa: S311 - jitter
-    service_peers = None if config.peers else ServicePeers(api, config.namespace, config.peer_service, rng)
+    service_peers = None if config.peers else ServicePeers(api, names.SYSTEM_NAMESPACE, config.peer_service, rng)
     parts = webhook(
         api,
         config,

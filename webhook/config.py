@@ -119,12 +119,8 @@ class Config(Section):
 
     kubeconfig: Path | None = None
     """None: in-cluster service account."""
-    namespace: str = names.SYSTEM_NAMESPACE
-    ledger_name: str = names.LEDGER_NAME
     identity: str = ""
     """Name of this replica; the host name by default (a pod's name)."""
-    reconciler_user: str = ""
-    """The only account that may un-suspend; by default the service account tutti-reconciler of ``namespace``."""
     cert_dir: Path = Path("/certs")
     listen: Listen = Listen()
     reviewers: Reviewers | None = None
@@ -204,11 +200,6 @@ class Config(Section):
         """Volcano's tiers, as jobs are read with them."""
         return tuple(NetworkTier(**dict(each)) for each in self.volcano_tiers)
 
-    @property
-    def account(self) -> str:
-        """The username that alone may un-suspend gated jobs."""
-        return self.reconciler_user or f"system:serviceaccount:{self.namespace}:tutti-reconciler"
-
 
 def _start_of(written: WaitForPodsReady | None) -> Start:
     wait = written or WaitForPodsReady()
@@ -238,6 +229,14 @@ _KUEUE_ALONE: Final = {
     "resources.deviceClassMappings": "remove it: devices claimed from device classes are not charged",
 }
 """What changes Kueue's decisions, or is in each of its files, and what to do here instead."""
+
+
+_FIXED: Final = {
+    "namespace": f"remove it: Tutti, its ledger and tutti-policy are in {names.SYSTEM_NAMESPACE}",
+    "ledger_name": f"remove it: the ledger is the ConfigMap {names.LEDGER_NAME} of {names.SYSTEM_NAMESPACE}",
+    "reconciler_user": f"remove it: the account tutti-reconciler of {names.SYSTEM_NAMESPACE} starts jobs",
+}
+"""Names that could be set once. Registrations and admission policies know one, and judge nothing of another."""
 
 
 def engine_settings(config: Config) -> EngineSettings:
@@ -291,6 +290,8 @@ def _problem(where: str, item: Any) -> Problem:
     value, why, fix = repr(item["input"])[:64], said(item), "see docs/configuration.md"
     if path in _KUEUE_ALONE:
         why, fix = "is a setting of Kueue's that Tutti does not have", _KUEUE_ALONE[path]
+    elif path in _FIXED:
+        why, fix = "no admission policy judges another name", _FIXED[path]
     elif item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(item["loc"][-1]), _key_names(Config), n=1)
         why, fix = "there is no such key", (f"perhaps {near[0]}; " if near else "") + fix

@@ -106,21 +106,21 @@ class Feeds:
         self._add("resourcequotas", "/api/v1/resourcequotas", plain, self._quota)
         self._add(
             "ledger",
-            f"/api/v1/namespaces/{config.namespace}/configmaps",
+            f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
             plain,
             self._ledger.index_changed,
-            field_selector=f"metadata.name={config.ledger_name}",
+            field_selector=f"metadata.name={names.LEDGER_NAME}",
         )
         self._add(
             "ledger-pages",
-            f"/api/v1/namespaces/{config.namespace}/configmaps",
+            f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
             self._ledger.read_page,
             self._ledger.page_changed,
-            label_selector=f"{names.LEDGER_PAGE}={config.ledger_name}",
+            label_selector=f"{names.LEDGER_PAGE}={names.LEDGER_NAME}",
         )
         self._add(
             "policy-config-map",
-            f"/api/v1/namespaces/{config.namespace}/configmaps",
+            f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
             plain,
             self._policy,
             field_selector=f"metadata.name={config_map.NAME}",

@@ -43,6 +43,7 @@ _REGISTRATIONS: Final = tuple(
 )
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _RUNTIMES: Final = ("trainingruntimes", "clustertrainingruntimes")
+_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
 _NAMESPACE_LABELS: Final = (names.GATED_NAMESPACE, names.FENCED_NAMESPACE)
 
 
@@ -66,8 +67,6 @@ class Removal:
         """Raises PolicyError where the configuration's job kinds are wrong."""
         self._api = api
         self._kinds = with_custom(config.kinds)
-        self._namespace = config.namespace
-        self._ledger = f"/api/v1/namespaces/{config.namespace}/configmaps/{config.ledger_name}"
         self._console = console
         self._dry_run = dry_run
         self._written = 0
@@ -116,11 +115,11 @@ class Removal:
                 0,
                 "StillLed",
                 f"reconciler {second.holder} holds the lease and would take these jobs back; "
-                f"scale deployment tutti-reconciler in {self._namespace} to 0 first",
+                f"scale deployment tutti-reconciler in {names.SYSTEM_NAMESPACE} to 0 first",
             )
 
     async def _leader(self) -> LeaderRecord | None:
-        ledger = await self._get(self._ledger)
+        ledger = await self._get(_LEDGER)
         return None if ledger is None else leader_of(ledger)
 
     # -- giving back --------------------------------------------------------------------------------------------------

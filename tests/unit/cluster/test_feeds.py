@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_keeper import Stage, reservation
 from tests.unit.server.reviews import review
-from webhook.assembly import webhook
+from webhook.assembly import reconciler, webhook
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.dialects import config_map
@@ -141,6 +141,21 @@ async def test_no_setting_has_policy_read_that_nobody_judges(setting: str) -> No
         await asyncio.sleep(5)
         assert parts.feeds.informers["policy-config-map"].synced.is_set()
         assert "q" not in parts.view.policy.queues
+        running.cancel()
+
+
+@pytest.mark.parametrize("setting", [name for name, each in Config.model_fields.items() if each.annotation is str])
+async def test_no_setting_has_a_ledger_kept_that_no_policy_judges(setting: str) -> None:
+    """Admission policies know the ledger by its name and namespace: another one anybody might have written."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "other")) as cluster:
+        config = Config(**{setting: "other"})
+        parts = reconciler(cluster.api(), config, identity="r", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(5)
+        found = orjson.loads(await cluster.api().request("GET", "/api/v1/configmaps"))["items"]
+        assert [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in found] == [
+            ("tutti-system", "tutti-ledger")
+        ]
         running.cancel()
 
 

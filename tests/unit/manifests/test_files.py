@@ -116,7 +116,7 @@ def test_a_configuration_file_is_one_the_program_accepts(tmp_path: Path, directo
     text = named(documents_of(directory), "ConfigMap", name)["data"]["config.yaml"]
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    assert load(path).namespace == "tutti-system"
+    load(path)
 
 
 def test_the_keys_that_the_configuration_file_shows_are_ones_the_program_knows(tmp_path: Path) -> None:
