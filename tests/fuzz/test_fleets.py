@@ -89,7 +89,7 @@ def asked_of_a_member(one: bytes, many: bytes) -> None:
                     case 4:
                         await member.leftovers([(JOB, "team-a", "train")])
                     case _:
-                        for evidence in Evidence:
+                        for evidence in (Evidence.RESERVATION, Evidence.PODS):
                             await member.gone(evidence, JOB, "team-a", "train", DISPATCH)
             except NoAnswer:
                 event("no answer")

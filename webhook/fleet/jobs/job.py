@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any, Final, NamedTuple
@@ -21,10 +21,11 @@ from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
 from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted
 from webhook.fleet.jobs.counting import count
-from webhook.fleet.jobs.events import bound, changed, unreadable
+from webhook.fleet.jobs.events import changed, unreadable
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits, Written
+from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
@@ -39,6 +40,7 @@ log = structlog.get_logger(__name__)
 
 LOOKS: Final = 2
 """At one step, where the record is not what was known of it."""
+ENDED: Final = "it has ended in its member, or must not run"
 LOOKED_AT_SECONDS: Final = 5.0
 """So long after an offer its member is looked at again and again."""
 
@@ -95,8 +97,7 @@ class FleetJob:
         """The copy that was seen to have failed, and since when."""
         self._said: tuple[str, float] = "", -inf
         """Why it is nowhere, as this process wrote it last, and when."""
-        self._told_hour = -1.0
-        """In which it was told what keeps it from going on."""
+        self._telling = Telling(fleet, kind, namespace)
 
     async def step(self) -> Step:
         """Look, and take one step; NOTHING when there is none, or a watch will show what comes of it.
@@ -122,7 +123,7 @@ class FleetJob:
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
         if sight is not None and dispatch.holds and sight.cluster != dispatch.cluster:
-            await self._tell_hourly(lambda job, now: changed(self._kind, job, dispatch, now), job)
+            await self._telling.hourly(lambda now: changed(self._kind, job, dispatch, now))
         self._policy = applying(self._fleet.policies, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
         target = await self._target(wish, dispatch, found)
@@ -167,8 +168,8 @@ class FleetJob:
         self._note_version(found)
         return found
 
-    async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Store the record, if the job is still as it was read. Raises ApiError."""
+    async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> dict[str, Any]:
+        """Store the record, if the job is still as it was read; return the job as it is then. Raises ApiError."""
         metadata = paths.find_mapping(job, ("metadata",))
         noted = {**paths.find_mapping(metadata, ("annotations",)), names.DISPATCH: encode(dispatch)}
         kept = [each for each in metadata.get("finalizers") or () if each != names.DISPATCH]
@@ -179,10 +180,11 @@ class FleetJob:
             {"op": "add", "path": "/metadata/annotations", "value": noted},
             {"op": "add", "path": "/metadata/finalizers", "value": kept},
         ]
-        await self._patch(self._path, patch)
+        stored = {**job, "metadata": await self._patch(self._path, patch)}
         count(dispatch_of(job), dispatch)
         self._known = dispatch
         log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)
+        return stored
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -317,20 +319,18 @@ class FleetJob:
                     if await self._permit(job, dispatch):
                         return self._watches(dispatch)
                 case Step.REPORT:
-                    await self._report(job, found)
+                    job = await self._report(job, found)
+                    if not wanted(kind, job):
+                        await self._delete(await self.write(job, dispatch.recalled(ENDED)), dispatch, found)
                 case Step.RECALL:
-                    await self.write(job, dispatch.recalled("it has ended in its member, or must not run"))
+                    await self._delete(await self.write(job, dispatch.recalled(ENDED)), dispatch, found)
                 case Step.FAIL_OVER:
-                    await self.write(job, dispatch.failed_over(f"it failed in {dispatch.member}"))
-                case Step.DELETE if member is not None and copy is not None:
-                    shows_its_end = copy.finished and status.finished(kind, job) is not None
-                    if shows_its_end:
-                        # Its controller may have counted on since: what is deleted is what was shown.
-                        with contextlib.suppress(Invalid):
-                            await self._report(job, found)
-                    await member.delete(kind, namespace, name, copy, as_read=shows_its_end)
-                case Step.PROVE if member is not None:
-                    return await self._prove(job, member, dispatch)
+                    failed = dispatch.failed_over(f"it failed in {dispatch.member}")
+                    await self._delete(await self.write(job, failed), dispatch, found)
+                case Step.DELETE:
+                    await self._delete(job, dispatch, found)
+                case Step.PROVE if member is not None and found is not None:
+                    return await self._prove(job, member, dispatch, found.sight)
                 case _:
                     await self._say_why(job, dispatch)
                     await self._mirror(job, dispatch, found)
@@ -407,36 +407,37 @@ class FleetJob:
         """Permit a copy whose grant is stored; return whether it was still as granted. Raises NoAnswer."""
         member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
         written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)
-        await self._tell(job, dispatch)
+        await self._telling.where(job, dispatch)
         return self._note_copy(written)
 
-    async def _tell(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Say where it runs; nothing depends on it."""
-        event = bound(self._kind, job, dispatch, self._fleet.clock.now())
-        with contextlib.suppress(ApiError):
-            path = f"/api/v1/namespaces/{self.namespace}/events"
-            await self._fleet.api.request("POST", path, body=orjson.dumps(event))
-
     async def tell_unreadable(self, error: UnreadableRecord) -> None:
-        """Tell on the hub's job that its record cannot be read, once an hour; nothing depends on it."""
-        await self._tell_hourly(lambda job, now: unreadable(self._kind, job, str(error), now))
+        """Tell on the hub's job that its record cannot be read."""
+        if self._telling.due:
+            with contextlib.suppress(ApiError):
+                job = await self.read()
+                await self._telling.hourly(lambda now: unreadable(self._kind, job, str(error), now))
 
-    async def _tell_hourly(
-        self, event: Callable[[dict[str, Any], float], dict[str, Any]], job: dict[str, Any] | None = None
-    ) -> None:
-        now = self._fleet.clock.now()
-        if self._told_hour == now // 3600:
+    async def _delete(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
+        """Delete the copy of a gang whose recall is stored. Raises NoAnswer."""
+        copy, member = None if found is None else found.sight.copy, self._fleet.member(dispatch.member)
+        if copy is None or copy.uid != dispatch.copy_uid or copy.deleting:
             return
-        with contextlib.suppress(ApiError):
-            told = event(job or await self.read(), now)
-            path = f"/api/v1/namespaces/{self.namespace}/events"
-            await self._fleet.api.request("POST", path, body=orjson.dumps(told))
-            self._told_hour = now // 3600
+        shows_its_end = copy.finished and status.finished(self._kind, job) is not None
+        if shows_its_end:
+            # Its controller may have counted on since: what is deleted is what was shown.
+            with contextlib.suppress(Invalid):
+                await self._report(job, found)
+        await member.delete(self._kind, self.namespace, self.name, copy, as_read=shows_its_end)
 
-    async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch) -> Step:
-        so_far = self._proof
+    async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, sight: Sight) -> Step:
+        """Take what was seen after the recall as the first piece of evidence, and ask for the others."""
+        so_far, copy = self._proof, sight.copy
         if so_far is None or (so_far.cluster, so_far.copy_uid) != (dispatch.cluster, dispatch.copy_uid):
             so_far = proof.begun(dispatch)
+        if so_far.wanted is Evidence.COPY:
+            so_far = self._proof = so_far.found(gone=copy is None or copy.uid != dispatch.copy_uid)
+        if so_far.wanted is Evidence.COPY:
+            return Step.NOTHING
         while so_far.wanted is not Evidence.COMPLETE:
             gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, dispatch)
             so_far = self._proof = so_far.found(gone=gone)
@@ -458,22 +459,24 @@ class FleetJob:
         if copy.uid == dispatch.copy_uid and copy.permitted and (job.get("status") or not copy.suspended):
             await self._report(job, found)
 
-    async def _report(self, job: dict[str, Any], found: Look | None) -> None:
+    async def _report(self, job: dict[str, Any], found: Look | None) -> dict[str, Any]:
+        """Show the status of the copy that was found; return the job as it is then."""
         told = None if found is None or found.object is None else found.object.get("status")
-        if not isinstance(told, dict):
-            return
-        told = shown(self._kind, job, told)
-        if told != job.get("status"):
-            await self._store_status(job, told)
+        if not isinstance(told, dict) or (told := shown(self._kind, job, told)) == job.get("status"):
+            return job
+        return await self._store_status(job, told)
 
-    async def _store_status(self, job: dict[str, Any], told: Mapping[str, Any]) -> None:
+    async def _store_status(self, job: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
         patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": told}]
-        await self._patch(f"{self._path}/status", patch)
+        return {**job, "metadata": await self._patch(f"{self._path}/status", patch), "status": told}
 
-    async def _patch(self, path: str, patch: Patch) -> None:
+    async def _patch(self, path: str, patch: Patch) -> dict[str, Any]:
+        """Change the hub's job, and return its metadata."""
         body = orjson.dumps(patch)
         answer = await self._fleet.api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
-        self._note_version(orjson.loads(answer))
+        stored: dict[str, Any] = orjson.loads(answer)
+        self._note_version(stored)
+        return stored["metadata"]  # type: ignore[no-any-return]
 
     def _note_version(self, job: Mapping[str, Any]) -> None:
         version = int(job["metadata"]["resourceVersion"])

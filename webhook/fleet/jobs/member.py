@@ -175,22 +175,16 @@ class Member:
         return Look(Sight(cluster, knows, copy, reserved), found)
 
     async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
-        """Return whether one piece of evidence says that the copy of ``dispatch`` is gone. Raises NoAnswer."""
-        path, uid = object_path(kind, namespace, name), dispatch.copy_uid
-        gone: bool
-        match evidence:
-            case Evidence.COPY:
-                cluster, found = await asyncio.gather(self.cluster(), self._get(path))
-                gone = found is None or paths.find(found, ("metadata", "uid")) != uid
-            case Evidence.RESERVATION:
-                cluster, ledger = await asyncio.gather(self.cluster(), self._ledger())
-                gone = ledger is not None and ledger.stands and uid not in ledger.entries
-            case Evidence.PODS | Evidence.COMPLETE:
-                pods = self._list(
-                    f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"}
-                )
-                cluster, left = await asyncio.gather(self.cluster(), pods)
-                gone = left == []
+        """Return whether what a look does not show of the copy of ``dispatch`` is gone too. Raises NoAnswer."""
+        assert evidence in (Evidence.RESERVATION, Evidence.PODS), evidence
+        uid = dispatch.copy_uid
+        if evidence is Evidence.RESERVATION:
+            cluster, ledger = await asyncio.gather(self.cluster(), self._ledger())
+            gone = ledger is not None and ledger.stands and uid not in ledger.entries
+        else:
+            pods = self._list(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"})
+            cluster, left = await asyncio.gather(self.cluster(), pods)
+            gone = left == []
         return gone and cluster == dispatch.cluster
 
     async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
