@@ -32,6 +32,12 @@ async def found(member: str, kubeconfig: Path | None) -> None:
     terminal.console().print(f"the hub waits for {member} again", highlight=False, markup=False)
 
 
+def outcome(gangs: int, member: str, *, dry_run: bool) -> str:
+    """Return what is said when a member was, or would be, given up that had so many gangs."""
+    were, gets = ("is" if gangs == 1 else "are", "would get") if dry_run else ("was" if gangs == 1 else "were", "gets")
+    return f"{counted(gangs, 'gang')} {were} in {member}; it {gets} no more"
+
+
 async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool, force: bool) -> None:
     """Give up what a member has. Raises ApiError, WrongName."""
     from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
@@ -41,8 +47,4 @@ async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool, force: bo
         async for gang in give_up(api, await every_kind(api), member, SystemClock(), dry_run=dry_run, force=force):
             number += 1
             console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)
-    console.print(
-        f"{counted(number, 'gang')} {'was' if number == 1 else 'were'} in {member}; it gets no more",
-        highlight=False,
-        markup=False,
-    )
+    console.print(outcome(number, member, dry_run=dry_run), highlight=False, markup=False)
