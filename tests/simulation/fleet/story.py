@@ -30,7 +30,7 @@ HUB_POLICY[1]["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nomina
 BUSY_SECONDS = 120.0
 CALM_SECONDS = (2.0, 25.0)
 CUT_SECONDS = (0.5, 8.0)
-CRASH = 0.003
+CRASH = 0.0015
 """How likely a hub dies just before or just after one of its writes."""
 HUB_LINK = "hub"
 FAULTS = tuple(fault for fault in Fault if fault is not Fault.PASS)
@@ -44,7 +44,7 @@ AIMED_AT = {Phase.RECALLED: 8, Phase.GRANTED: 6, Phase.OFFERED: 2}
 """How many stories lie in wait for gangs in a phase: few crashes would hit the short phases else, and no gang would
 come as far as the later ones if all were hit in the first. Of gangs that are nowhere each crash hits some.
 """
-AIMED = 0.05
+AIMED = 0.15
 """How likely at each look."""
 AIMING_SECONDS = 3.0
 STOPPED = 0.15
@@ -294,7 +294,7 @@ class Story:
             self._aim, self._aimed_at = None, ""
             await asyncio.sleep(self.chance.uniform(0, 1.5))
             self.states.update(dict.fromkeys(self.states, Fault.PASS))
-            await asyncio.sleep(self.chance.uniform(0, 4))
+            await asyncio.sleep(self.chance.uniform(0, 1.5))
 
     def _rarest(self) -> tuple[str, Aim | None]:
         """Return a gang to be lain in wait for now, and the crash that this story has seen least in its phase."""
