@@ -25,7 +25,7 @@ UNMET_INTERVAL_SECONDS: Final = 0.1
 """The same until the others have been asked once: before that this replica is not ready."""
 
 Peers = Callable[[], Mapping[str, str] | None]
-"""Names of the webhook replicas that should exist to their base URLs, this one perhaps among them; None: not read yet."""
+"""Names of the webhook replicas that should exist to their base URLs, perhaps with this one; None: not read yet."""
 
 
 class Forwarder:
