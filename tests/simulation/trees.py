@@ -75,5 +75,6 @@ class Trees:
 
 def held_by(entry: Reservation, counts: Mapping[str, int]) -> tuple[Any, ...]:
     """Return what an entry holds that a rebuild must find again, with the counts that are noted on the job."""
-    sets = [(s.name, counts.get(s.name), s.price, s.flavors, s.charge) for s in entry.pod_sets]
-    return (entry.queue, entry.adopted, entry.loose_pods, entry.evictable, entry.since_seconds, sets)
+    sets = [(s.name, counts.get(s.name), s.price, s.flavors, s.charge, s.domain) for s in entry.pod_sets]
+    alike = (entry.queue, entry.cohorts, entry.adopted, entry.loose_pods, entry.evictable, entry.since_seconds)
+    return (*alike, sets)

@@ -95,6 +95,7 @@ WEATHERS = {
     "crashing on few nodes": (Weather(crash=0.05, nodes=FEW_NODES), 9),
     "calm on few nodes in racks": (replace(CALM_WEATHER, nodes=FEW_NODES, racked=0.7), 5),
     "rough on few nodes in racks": (Weather(nodes=FEW_NODES, racked=0.7), 9),
+    "rough in racks and a ledger lost": (Weather(nodes=FEW_NODES, racked=0.7, ledger_lost=3), 4),
     "crashing on few nodes in racks": (Weather(crash=0.05, nodes=FEW_NODES, racked=0.7), 5),
     "calm on nodes that come and go": (replace(CALM_WEATHER, nodes=FEW_NODES, node_churn=25), 4),
     "rough on nodes that come and go": (Weather(nodes=FEW_NODES, node_churn=25), 6),

@@ -91,24 +91,28 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
     if job.suspended and job.finished is None:
         # What was written when it was stopped, its back-off among it, stands as long as it is called the same.
         stopping = requeue.reason if requeue is not None and job.admission is None else REBUILT
-    found = _as_priced_then(from_annotation(job, job.gang, admission, epoch, stopping), view)
+    found = _as_it_runs(from_annotation(job, job.gang, admission, epoch, stopping), view)
     return replace(found, preemptible=view.policy.may_be_preempted(job.gang, found.queue))
 
 
-def _as_priced_then(found: Reservation, view: View) -> Reservation:
-    """Return a reservation that is charged at least what its pods ask, as long as there are any.
+def _as_it_runs(found: Reservation, view: View) -> Reservation:
+    """Return a reservation that is charged at least what its pods ask, as long as there are any, and for all of these.
 
-    What a LimitRange fills in may have changed since they were created: only they tell what they use.
+    What a LimitRange fills in may have changed since they were created, and what the gang grew by is written on its job
+    only after it was reserved: they alone tell what they use.
     """
     pods = [pod for pod in view.fences.pods_of(found.namespace, found.uid) if not pod.terminal]
     pod_sets = []
     for pod_set in found.pod_sets:
-        asked = [pod.price.requests for pod in pods if pod.pod_set == pod_set.name and pod_set.charge is None]
+        here = [pod for pod in pods if pod.pod_set == pod_set.name]
+        asked = [pod.price.requests for pod in here if pod_set.charge is None]
         most = {name: max((each.get(name, 0) for each in asked), default=0) for name in pod_set.flavors}
         requests = pod_set.price.requests
         more = {name: amount for name, amount in most.items() if amount > requests.get(name, 0)}
         price = replace(pod_set.price, requests={**requests, **more}) if more else pod_set.price
-        pod_sets.append(replace(pod_set, price=price))
+        # Those that are being deleted have successors that take their places.
+        count = max(pod_set.count, sum(pod.live and not pod.gated for pod in here))
+        pod_sets.append(replace(pod_set, price=price, count=count))
     return replace(found, pod_sets=tuple(pod_sets))
 
 

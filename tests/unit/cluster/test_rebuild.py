@@ -130,6 +130,20 @@ def test_an_adopted_job_is_charged_at_least_what_its_pods_were_given(asks: dict[
     assert paid[resource] == paid["cpu"] == 4 * max(2000, asks.get("cpu", 0))
 
 
+def test_pods_by_which_a_gang_grew_are_charged_though_its_job_does_not_tell_of_them_yet() -> None:
+    """What it grew by is reserved first, and its controller may be faster than the write on the job."""
+    noted = annotations.admission_of(replace(RESERVED, adopted=False), waiting_job(GANG), (4, 9))
+    job = waiting_job(GANG, suspended=False, active=True, admission=replace(noted, counts={"main": 1}))
+    view = View()
+    view.put_job(job)
+    view.put_controller("uid", "ns", "")
+    gone = PodRecord("gone", "ns", "gone", 1, PodPrice({GPU: 1000}), gang="uid", pod_set="main", terminating=True)
+    for number in range(2):
+        view.put_pod(replace(gone, uid=f"pod-{number}", name=f"pod-{number}", terminating=False, owner_uid="uid"))
+        view.put_pod(replace(gone, uid=f"gone-{number}", name=f"gone-{number}", owner_uid="uid"))
+    assert rebuild.rebuilt_ledger(view, None).entries["uid"].counts == {"main": 2}
+
+
 @pytest.mark.parametrize("preemptible", [True, False])
 def test_what_a_tree_guarantees_is_charged_as_before(preemptible: bool) -> None:
     """Of what may not be preempted an ElasticQuotaTree counts the guaranteed part by itself."""
