@@ -489,5 +489,13 @@ MUTANTS: Final = (
         "        for node in ():\n",
         OCCUPANCY_TESTS,
     ),
+    Mutant(
+        "U",
+        "a gang of a kind that cannot be read any more is given nothing",
+        "webhook/cluster/waiting.py",
+        "    unread = _unread(job, gang, view)\n",
+        "    unread = None\n",
+        "tests/simulation -k 'calm and kinds and refused and later'",
+    ),
     *FLEET_MUTANTS,
 )

@@ -17,4 +17,10 @@ def test_the_tests_that_are_to_notice_are_there(tests: str) -> None:
 
 
 def test_every_rule_has_a_mutant() -> None:
-    assert {mutant.rule for mutant in MUTANTS} == {*"12345678", "N", "F", *(f"P{number}" for number in range(1, 8))}
+    assert {mutant.rule for mutant in MUTANTS} == {
+        *"12345678",
+        "N",
+        "F",
+        "U",
+        *(f"P{number}" for number in range(1, 8)),
+    }

@@ -5,10 +5,13 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
+import orjson
+
 from tests.simulation.invariants import Invariants
-from tests.simulation.load import how_it_ended
+from tests.simulation.load import QUEUES, how_it_ended
 from tests.simulation.shapes import STORAGES, is_suspended
 from webhook.core.ledger.record import Reservation
+from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
 
@@ -19,6 +22,8 @@ MOMENTS: Final = ("waiting", "starting", "running")
 """Where a gang of the kind is when that is refused."""
 NOTICED_SECONDS: Final = 15.0
 """Three refusals in a row, where nothing else is in the way."""
+ROOM_SECONDS: Final = 20.0
+"""How long a kind is still refused once its gangs have their queues again."""
 ALONE_SECONDS: Final = 300.0
 
 
@@ -45,13 +50,29 @@ class ShutKinds:
             self._cluster.server.store.subscribe(self._stored)
         for turn in range(times):
             await asyncio.sleep(self._rng.uniform(0, 2 * seconds / times))
-            kind = await self._of_which_one_is(MOMENTS[turn % len(MOMENTS)], seconds / 2)
+            moment = MOMENTS[turn % len(MOMENTS)]
+            if moment == "waiting":
+                # Or it would have started before anybody knew.
+                await self._stop_queues("Hold")
+                await asyncio.sleep(self._known_after - NOTICED_SECONDS)
+            kind = await self._of_which_one_is(moment, seconds / 2)
             self._since[kind] = asyncio.get_running_loop().time()
             self._cluster.router.shut_off(RESOURCES[kind], self._rng.choice((403, 500)))
+            if moment == "waiting":
+                await asyncio.sleep(self._known_after)
+                # From now on nothing else keeps it waiting.
+                await self._stop_queues("None")
+                await asyncio.sleep(ROOM_SECONDS)
             if last_stays and turn == times - 1:
                 return
             await asyncio.sleep(self._rng.uniform(0.5, 2 * self._known_after))
             self._answer(kind)
+
+    async def _stop_queues(self, policy: str) -> None:
+        for queue in QUEUES:
+            path = f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{queue}"
+            body = orjson.dumps({"spec": {"stopPolicy": policy}})
+            await self._cluster.api().request("PATCH", path, body=body, content_type=MERGE_PATCH)
 
     async def answer_again(self) -> None:
         """Let all that is left go on alone for some minutes, and answer then."""
