@@ -1,8 +1,4 @@
-"""The rules of the ledger and of the fleet's protocol: the passages that keep each, and what they become without it.
-
-A mutant is the product with one rule removed. ``python -m tests.mutants`` makes each in a copy of the tree and runs the
-tests that are named for the rule: one of them must fail.
-"""
+"""The rules of the ledger and of the fleet's protocol: the passages that keep each, and what they become without it."""
 
 from typing import Final
 

@@ -20,8 +20,8 @@ KINDS: Final = ("Job", "JobSet", "JobSet", "PyTorchJob")
 """Those that jobs are of."""
 MOMENTS: Final = ("waiting", "starting", "running")
 """Where a gang of the kind is when that is refused."""
-NOTICED_SECONDS: Final = 15.0
-"""Three refusals in a row, where nothing else is in the way."""
+NOTICED_SECONDS: Final = 20.0
+"""Four watches that are put off, and three refusals in a row, where nothing else is in the way."""
 ROOM_SECONDS: Final = 20.0
 """How long a kind is still refused once its gangs have their queues again."""
 ALONE_SECONDS: Final = 300.0

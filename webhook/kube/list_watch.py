@@ -33,6 +33,9 @@ IDLE_SECONDS: Final = 120.0
 """Silence after which a watch is taken for dead. API servers send a bookmark about every minute."""
 HEALTHY_SECONDS: Final = 5.0
 """A watch that lasted this long, or said anything, has worked: the next one starts at once."""
+PUT_OFF_WATCHES: Final = 4
+"""So many watches in a row that are to be asked for later: then a list tells whether there is anything to follow. After
+another that helps nothing it is twice as many."""
 STALE_LISTS_MAX: Final = 3
 """Lists older than what was seen already that are refused in a row. Then they are the truth: etcd was restored."""
 MISSING_RETRY_SECONDS: Final = 5.0
@@ -97,6 +100,9 @@ class ListWatch:
         self._missing_answers = 0
         self._heard = False
         self._gone_before = False
+        self._put_off, self._put_off_max = 0, PUT_OFF_WATCHES
+        self._doubted = False
+        """It is being listed because its watches were put off."""
         self.position = 0
         """The newest resourceVersion seen."""
         self.served: bool | None = None
@@ -154,6 +160,7 @@ class ListWatch:
         self._watching = self._paged = True
         self._resource_version, self.position = self._list_version, version_number(self._list_version)
         self._stale_lists = self._missing_answers = 0
+        self._doubted = False
         self._page_now = self._page_size
         self.served = True
 
@@ -180,6 +187,7 @@ class ListWatch:
         # Not as soon as a list succeeds: a server whose watches always fail would be listed over and over.
         self._heard = True
         self._gone_before = False
+        self._put_off, self._put_off_max = 0, PUT_OFF_WATCHES
         self._backoff.reset()
         self._unanswered.reset()
 
@@ -195,7 +203,27 @@ class ListWatch:
                 return 0.0
             case errors.Unavailable(status=0, reason="ConnectionFailed"):
                 return self._unanswered.next_seconds()
+            case errors.Unavailable(status=429) if self._watching:
+                return self._watch_put_off()
+        if self._doubted and not (isinstance(error, errors.Unavailable) and error.status < 500):
+            # That is why: it is soon known for good.
+            self._doubted = False
+            self._backoff.reset()
         return self._backoff.next_seconds()
+
+    def _watch_put_off(self) -> float:
+        """Note that the watch is to be asked for later; return the wait before the next request.
+
+        An API server says so that has too much to do, and also one that cannot read a resource any more (a conversion
+        webhook is dead): it has nothing to follow, and would put off every watch for ever. A list tells which it is.
+        """
+        self._put_off += 1
+        if self._put_off < self._put_off_max:
+            return self._backoff.next_seconds()
+        self._put_off, self._put_off_max = 0, 2 * self._put_off_max
+        self._doubted = True
+        self.relist()
+        return 0.0
 
     def _gone(self) -> float:
         if self._token:

@@ -70,6 +70,9 @@ class FakeApi:
         """Stands in lists where an object says "DEEP"."""
         self.faults: list[errors.ApiError] = []
         """Raised by the next requests, one each, whatever they ask."""
+        self.watches_fail: errors.ApiError | None = None
+        self.lists_fail: errors.ApiError | None = None
+        """Raised by each of them, as long as it is there."""
         self.lists: list[Mapping[str, str]] = []
         """Queries of all list requests."""
         self.watches: list[Watch] = []
@@ -92,6 +95,8 @@ class FakeApi:
         query = query or {}
         self.lists.append(query)
         self._arrived()
+        if self.lists_fail is not None:
+            raise self.lists_fail
         await asyncio.sleep(0.001)
         start, limit = int(query.get("continue") or 0), int(query.get("limit") or 1_000_000)
         if len(self.objects[start : start + limit]) > self.objects_max:
@@ -105,6 +110,8 @@ class FakeApi:
         watch = Watch(query)
         self.watches.append(watch)
         self._arrived()
+        if self.watches_fail is not None:
+            raise self.watches_fail
         while True:
             try:
                 async with asyncio.timeout(idle_seconds):

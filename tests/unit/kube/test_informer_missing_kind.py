@@ -92,3 +92,33 @@ async def test_a_server_that_is_busy_or_starts_refuses_nothing(
     api.now.end()
     await settle(20)
     assert bool(informer.refusal) is refused
+
+
+BUSY = errors.Unavailable(429, "TooManyRequests", "storage is (re)initializing")
+
+
+async def test_a_kind_whose_watches_are_put_off_because_it_cannot_be_read_any_more_is_refused(
+    api: FakeApi, start: Started
+) -> None:
+    """An API server has nothing to follow where a conversion webhook has died, and says so as if it were busy."""
+    informer = start()
+    await settle()
+    api.watches_fail, api.lists_fail = BUSY, errors.Unavailable(500, "InternalError", "conversion webhook failed")
+    api.now.end()
+    await settle(20)
+    assert "conversion webhook failed" in informer.refusal
+    api.watches_fail = api.lists_fail = None
+    await settle(60)
+    assert not informer.refusal
+
+
+async def test_a_server_that_puts_off_watches_and_lists_all_the_same_is_listed_ever_more_rarely(
+    api: FakeApi, start: Started
+) -> None:
+    informer = start()
+    await settle()
+    api.watches_fail = BUSY
+    api.now.end()
+    await settle(3600)
+    assert 3 <= len(api.lists) <= 8
+    assert not informer.refusal

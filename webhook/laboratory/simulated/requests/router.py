@@ -94,6 +94,8 @@ class Router:
         query = request.query
         if target.subresource:
             raise method_not_allowed()
+        if self.shut.get(f"{target.resource.plural}.{target.resource.group}") == 500:
+            raise Refused(429, "TooManyRequests", "storage is (re)initializing")
         self._open(target.resource, request.user)
         self._convertible(target.resource)
         selection = self._selection(target, query)
@@ -113,7 +115,8 @@ class Router:
     def shut_off(self, resource: str, status: int) -> None:
         """Refuse every request about ``resource``, ``plural.group``, that was answered until now, and end its watches.
 
-        500: nobody is answered, as with a conversion webhook that died; 403: none of Tutti's accounts is.
+        500: nobody is answered, as with a conversion webhook that died, and watches are put off (429), since there is
+        nothing to follow; 403: none of Tutti's accounts is.
         """
         self.shut[resource] = status
         for each in self._watches:
