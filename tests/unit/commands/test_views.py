@@ -129,7 +129,7 @@ async def test_an_absent_and_a_silent_installation_are_told_apart() -> None:
     with pytest.raises(NotFound, match="Tutti is not installed"):
         await workloads_of(Answers(), "job/train", "team-vision")  # type: ignore[arg-type]
     silent = Answers(**{f"{ROOT}/queues": Unavailable(503, "ServiceUnavailable", "no endpoints")})
-    with pytest.raises(Unavailable, match="Tutti's read API does not answer: no endpoints"):
+    with pytest.raises(Unavailable, match="does not answer: no endpoints; `tutti status` says what is down"):
         await visible_queues(silent, "team-vision")  # type: ignore[arg-type]
 
 

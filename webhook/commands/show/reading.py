@@ -96,9 +96,8 @@ async def read_api(api: Api, path: str) -> list[Document]:
     except Unavailable as error:
         if not error.status:  # nobody at the API server's own address
             raise
-        raise Unavailable(
-            error.status, error.reason, f"Tutti's read API does not answer: {error.message.strip()}"
-        ) from error
+        why = f"Tutti's read API does not answer: {error.message.strip()}; `tutti status` says what is down"
+        raise Unavailable(error.status, error.reason, why) from error
     return items
 
 

@@ -88,7 +88,7 @@ class Announcer:
         shared = reservation.membership
         others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
         told = f"{counted(pods, 'pod')}{where} start{'s' if pods == 1 else ' together'}{others}: {asked}"
-        nothing = f"it asks for 0 pods{where}, so none starts; to give it some, suspend it first: it waits then"
+        nothing = "it asks for 0 pods, so none starts; to give it some, suspend it first: it waits then"
         self._note(reservation.uid, "Admitted", told if pods else nothing)
 
     def start_failed(self, uid: str, why: str) -> None:

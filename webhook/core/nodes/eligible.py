@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import Final
 
 from webhook.core.nodes.node import NodeRecord
@@ -21,6 +20,8 @@ class Eligible:
     """Nodes that may take its pods."""
     large: set[str] = field(default_factory=set)
     """Those of them that hold a pod when nothing else runs there."""
+    empty: dict[str, int] = field(default_factory=dict)
+    """How many pods each node holds when nothing else runs there, also those that keep them out for now."""
     kept_out: Counter[str] = field(default_factory=Counter)
     """What keeps its pods off all other nodes, and how many of these."""
 
@@ -40,8 +41,13 @@ def eligible(
 ) -> Eligible:
     """Return what all ``nodes`` say to a shape: by ``names``, what keeps its pods away for good."""
     found = Eligible(kept_out=Counter(filter(None, verdict)))
-    for name in compress(names, [why is None for why in verdict]):
-        found.admitted[name] = None
-        if shape.fits(nodes[name].capacity):
-            found.large.add(name)
+    for_good = {why for why in found.kept_out if is_for_good(why)}
+    for name, why in zip(names, verdict, strict=True):
+        if why in for_good:
+            continue
+        found.empty[name] = count = shape.fits(nodes[name].capacity)
+        if why is None:
+            found.admitted[name] = None
+            if count:
+                found.large.add(name)
     return found

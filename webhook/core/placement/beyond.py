@@ -6,11 +6,10 @@ added.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.eligible import is_for_good
 from webhook.core.nodes.node import PODS
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation import amounts, names, quantity
@@ -27,7 +26,7 @@ _FIX: Final = "it cannot start: ask for fewer or smaller pods, or have nodes add
 
 
 def beyond(capacity: Capacity, found: Misplaced) -> Reason | None:
-    """Return why the nodes never hold a gang; None where they might. It looks at all of them."""
+    """Return why the nodes never hold a gang; None where they might."""
     if capacity.eligible(found.asked.shape).no_such_node:
         return None
     return (
@@ -70,7 +69,7 @@ def _nearest_of_too_small(capacity: Capacity, shape: Shape) -> Amounts | None:
 
 
 def _pod_set(capacity: Capacity, asked: Asked) -> Reason | None:
-    room = _empty(capacity, asked.shape)
+    room = capacity.eligible(asked.shape).empty
     holds = sum(room.values())
     if holds >= asked.count:
         return None
@@ -86,7 +85,7 @@ def _domain(capacity: Capacity, asked: Asked) -> Reason | None:
     near = asked.near
     if near is None or not near.required or not near.level:
         return None
-    path, room = levels_of(asked), _empty(capacity, asked.shape)
+    path, room = levels_of(asked), capacity.eligible(asked.shape).empty
     depth = path.index(near.level) + 1
     holds = Counter[str]()
     for node, domain in capacity.domains(path).of.items():
@@ -104,9 +103,11 @@ def _domain(capacity: Capacity, asked: Asked) -> Reason | None:
 
 def _gang(capacity: Capacity, found: Misplaced) -> Reason | None:
     """Each pod set might fit alone; what all of them ask together may be more than there is."""
-    asked, nodes = Counter[str](), dict[str, None]()
+    if len(found.gang) == 1:
+        return None
+    asked, nodes = Counter[str](), dict[str, int]()
     for each in found.gang:
-        nodes |= dict.fromkeys(name for name, _ in _could_take(capacity, each.shape))
+        nodes |= capacity.eligible(each.shape).empty
         for name, amount in each.shape.requests:
             asked[name] += amount * each.count
     has = {name: sum(capacity.nodes[node].capacity.get(name, 0) for node in nodes) for name in asked}
@@ -128,14 +129,3 @@ def _rendered(found: Mapping[str, int]) -> str:
         for name in sorted(found)
     )
     return ", ".join(each)
-
-
-def _empty(capacity: Capacity, shape: Shape) -> dict[str, int]:
-    """Return how many pods of a shape each node could take that has their labels, when nothing else runs there."""
-    return {name: shape.fits(node) for name, node in _could_take(capacity, shape)}
-
-
-def _could_take(capacity: Capacity, shape: Shape) -> Iterator[tuple[str, Amounts]]:
-    for name, why in zip(capacity.names, capacity.verdict(shape), strict=True):
-        if why is None or not is_for_good(why):
-            yield name, capacity.nodes[name].capacity
