@@ -67,7 +67,6 @@ MISTAKES: Final = (
 REFUSED: Final = (
     (without_limit(), "Limit must be set for non overcommitable resources"),
     (annotated(MIN_PARALLELISM, "4"), "fewest pods worth starting must be from 1 to the number of pods; write 1 to 2"),
-    (annotated("tutti.dev/admission", "{}"), "annotation tutti.dev/admission is written by Tutti alone; leave it out"),
 )
 
 
