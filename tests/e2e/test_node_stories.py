@@ -51,8 +51,8 @@ def test_a_gang_larger_than_any_node_is_told_so_and_takes_no_room_from_those_beh
 def test_a_gang_larger_than_all_nodes_together_is_told_by_how_much_and_promised_no_start(
     owner: Kubectl, nodes_of_8: Nodes
 ) -> None:
-    """Also while somebody else runs there, whose end would not help."""
-    nodes_of_8(3)
+    """Also while somebody else runs there, whose end would not help. There is quota enough."""
+    nodes_of_8(3, queues={QUEUE: 100})
     owner.apply(job("some", 2, pod_template(8), QUEUE))
     wait_until(lambda: running(owner, "some") == 2, SECONDS, "two nodes are taken")
     owner.apply(job("wide", 6, pod_template(6), QUEUE))
