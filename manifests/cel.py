@@ -140,14 +140,29 @@ def annotations_of(root: str) -> str:
     return f"{root}.metadata.?annotations.orValue({{}})"
 
 
+def same_but_status() -> list[str]:
+    """Return what holds together when an update leaves all but the status as it was."""
+    return [
+        *_same(),
+        f"{annotations_of('object')} == {annotations_of('oldObject')}",
+        "object.metadata.?finalizers == oldObject.metadata.?finalizers",
+    ]
+
+
+def _same() -> list[str]:
+    return [
+        f"{labels_of('object')} == {labels_of('oldObject')}",
+        "object.?spec == oldObject.?spec",
+        "object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+    ]
+
+
 def same_but(annotation: str) -> list[str]:
     """Return what holds together when an update leaves all but one annotation, finalizers and status as they were."""
     notes, noted = annotations_of("object"), annotations_of("oldObject")
     kept = f"key == '{annotation}' || (key in {{1}} && {{0}}[key] == {{1}}[key])"
     return [
-        f"{labels_of('object')} == {labels_of('oldObject')}",
-        "object.?spec == oldObject.?spec",
-        "object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+        *_same(),
         f"{notes}.all(key, {kept.format(notes, noted)})",
         f"{noted}.all(key, {kept.format(noted, notes)})",
     ]

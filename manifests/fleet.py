@@ -1,7 +1,8 @@
 """Writes ``components/fleet-hub`` and ``components/fleet-member``: what ``tutti hub`` may do at home and in members.
 
-In a member its account is held to copies: it creates them suspended and marked, changes nothing of one but its permit,
-and deletes nothing else. What RBAC cannot say of this a policy does, inside the member's API server.
+At home its account is held to jobs that it places, and there to its record and the status: a stolen token changes no
+image, account or size. In a member it is held to copies: it creates them suspended and marked, changes nothing of one
+but its permit, and deletes nothing else. What RBAC cannot say of this policies do, inside the API servers.
 
 Run ``python -m manifests.fleet`` after changing this file or the job kinds.
 """
@@ -17,6 +18,7 @@ from webhook.core.notation import names
 from webhook.fleet import lost
 from webhook.fleet.policies import multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind
+from webhook.untyped.paths import render
 
 COMPONENTS: Final = Path(__file__).parent / "components"
 HUB: Final = COMPONENTS / "fleet-hub" / "rights.yaml"
@@ -27,6 +29,7 @@ _READ: Final = ["get", "list", "watch"]
 _RBAC: Final = "rbac.authorization.k8s.io"
 _POLICY: Final = "tutti-hub-copies-only"
 _RECORD: Final = "tutti-hub-keeps-dispatches"
+_HOME: Final = "tutti-hub-records-only"
 Document = dict[str, Any]
 
 
@@ -44,6 +47,7 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
         *(_object("v1", "ConfigMap", name, namespaced=True) for name in (lost.LOST, lost.SILENT)),
         *_read_checks(),
         *_own_record(kinds),
+        *_records_only(kinds),
     ]
 
 
@@ -77,6 +81,27 @@ def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
     return _policy(
         _RECORD, kinds, ["CREATE", "UPDATE"], others, [(rule, f"{names.DISPATCH} is written by the fleet's hub alone")]
     )
+
+
+def _records_only(kinds: Sequence[JobKind]) -> list[Document]:
+    """Of a job that it places the hub writes its record and the status. What says so is what the webhook is not asked
+    about (``cel.records_only``), and by what the hub itself knows its jobs (``placed_by_hub``).
+    """
+    ours = sorted({render(kind.managed_by) for kind in kinds if kind.placed and kind.managed_by})
+    managed = " || ".join(f"{cel.step('oldObject', path)}.orValue('') == '{names.HUB_MANAGER}'" for path in ours)
+    places = f"({managed}) && !('{names.ORIGIN_LABEL}' in {cel.labels_of('oldObject')})"
+    same = "\n&& ".join(cel.same_but_status())
+    by_status = "request.?subResource.orValue('') == 'status'"
+    record = f"object.?status == oldObject.?status\n&& {cel.records_only()}"
+    validations = [
+        (places, f"the account {ACCOUNT} writes only on jobs that it places"),
+        (
+            f"{by_status} ? (\n{same}\n) : (\n{record}\n)",
+            f"the account {ACCOUNT} changes nothing of a job but {names.DISPATCH} and the status",
+        ),
+    ]
+    by_hub = f"request.userInfo.username == '{USER}'"
+    return _policy(_HOME, kinds, ["UPDATE"], by_hub, validations, parts=("", "/status"))
 
 
 def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
@@ -118,15 +143,24 @@ def plurals_of(family: Family) -> list[str]:
 
 
 def _policy(
-    name: str, kinds: Sequence[JobKind], operations: list[str], by: str, validations: list[tuple[str, str]]
+    name: str,
+    kinds: Sequence[JobKind],
+    operations: list[str],
+    by: str,
+    validations: list[tuple[str, str]],
+    *,
+    parts: Sequence[str] = ("",),
 ) -> list[Document]:
-    """Return a policy for the kinds that a hub places, and its binding; ``by`` says of whose requests it judges."""
+    """Return a policy for the kinds that a hub places, and its binding; ``by`` says of whose requests it judges.
+
+    ``parts``: which of the kinds' subresources, the objects themselves being ``""``.
+    """
     rules = [
         {
             "apiGroups": [family.group],
             "apiVersions": ["*"],
             "operations": operations,
-            "resources": plurals_of(family),
+            "resources": [f"{plural}{part}" for plural in plurals_of(family) for part in parts],
         }
         for family in placed(kinds)
     ]

@@ -1,10 +1,11 @@
 """Writes ``base/reconciler-policies.yaml``: what the reconciler's account may write on jobs, inside the API server.
 
 RBAC lets it patch every job of every kind. These policies hold it to jobs that are gated, and there to what a start or
-a stop writes: a stolen token changes no image, command, volume or account of anybody's job. Run
+a stop writes: a stolen token changes no image, command, volume, account or size of anybody's job. Run
 ``python -m manifests.reconciler_policies`` after changing this file or the job kinds.
 """
 
+import copy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ from manifests.cel import Family
 from manifests.policies import ACCOUNT, IN_GATED, any_of, policy, validation, variables
 from manifests.registrations import job_rules
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.pod_sets.readers import FOLLOWERS
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
+from webhook.untyped.paths import render
 
 TARGET: Final = Path(__file__).parent / "base" / "reconciler-policies.yaml"
 BY_TUTTI: Final = {"name": "by-tutti", "expression": f"request.userInfo.username == '{ACCOUNT}'"}
@@ -36,39 +39,70 @@ _ELSEWHERE: Final[dict[str, Tree]] = {
 
 
 def changes_of(family: Family) -> Tree:
-    """Return what a start or a stop changes below ``spec``, beside numbers and booleans."""
-    tree: Tree = {}
+    """Return what a start or a stop changes below ``spec``: labels and placement of pods, suspend fields, counts."""
+    tree = copy.deepcopy(_ELSEWHERE.get(family.group, {}))
     for path in family.label_paths if family.group not in _ELSEWHERE else ():
-        at = tree
         *steps, last = path.split(".")[1:]
         assert last == "metadata", f"{path}: say in _ELSEWHERE what changes in its kind"
-        for step in steps:
-            below = at.setdefault(step, {})
-            assert below is not None
-            at = below
-        at.update({"metadata": None, "spec": dict(_PLACEMENT)})
+        _within(tree, steps).update({"metadata": None, "spec": dict(_PLACEMENT)})
     for suspend in family.suspends:
-        at = tree
-        for step in suspend[1:-1]:
-            below = at.setdefault(step, {})
-            assert below is not None
-            at = below
-    return _ELSEWHERE.get(family.group, tree)
+        _within(tree, suspend[1:-1])[suspend[-1]] = None
+    for count in counts_of(family):
+        *steps, last = count.split(".")[1:]
+        _within(tree, steps)[last] = None
+    return tree
+
+
+def counts_of(family: Family) -> dict[str, str]:
+    """Return the numbers that a start lowers and a stop puts back, by dotted path, and the annotation by which the
+    owner of a job allows that; empty where the kind has none for it.
+    """
+    found: dict[str, str] = {}
+    for kind in family.kinds:
+        for source in kind.pod_sets:
+            if source.count is not None:
+                items = f"{render(source.items)}{cel.STEP[source.layout]}." if source.items else ""
+                found[f"{items}{render(source.count)}"] = source.minimum_annotation or ""
+        if kind.reader in FOLLOWERS:
+            path, annotation = FOLLOWERS[kind.reader]
+            found[render(path)] = annotation
+    return found
+
+
+def _within(tree: Tree, steps: Sequence[str]) -> Tree:
+    """Return the tree below some steps, which are made where they are not there."""
+    for step in steps:
+        below = tree.setdefault(step, {})
+        assert below is not None
+        tree = below
+    return tree
 
 
 def same(before: str, after: str, tree: Tree, depth: int = 0) -> str:
-    """Return an expression: ``after`` differs from ``before`` in what ``tree`` names, in numbers and booleans alone."""
+    """Return an expression: ``after`` differs from ``before`` in what ``tree`` names alone."""
     key, fields = f"k{depth}", any_of(sorted(map(_field, tree)))
-    small = "(type({0}[{1}]) == int || type({0}[{1}]) == bool)"
-    kept = f"({key} in {before} && {before}[{key}] == {after}[{key}])"
     parts = [
-        f"{after}.all({key}, {key} in {fields} || {small.format(after, key)} || {kept})",
-        f"{before}.all({key}, {key} in {fields} || {key} in {after} || {small.format(before, key)})",
+        f"{after}.all({key}, {key} in {fields} || ({key} in {before} && {before}[{key}] == {after}[{key}]))",
+        f"{before}.all({key}, {key} in {fields} || {key} in {after})",
     ]
     for name, below in sorted(tree.items()):
         if below is not None:
             parts.append(_below(before, after, name, below, depth + 1))
     return f"\n{'  ' * depth}&& ".join(parts)
+
+
+def same_size(family: Family, before: str, after: str, old_notes: str) -> str:
+    """Return an expression: no number of pods changes but where the job's owner allows it by an annotation.
+
+    How far up it goes back after a start that lowered it is not judged: who has the token writes what says so.
+    """
+    kept = [
+        f"({cel.step(before, path.removeprefix('spec.'))} == {cel.step(after, path.removeprefix('spec.'))}"
+        f" || '{annotation}' in {old_notes})"
+        for path, annotation in sorted(counts_of(family).items())
+        if annotation
+    ]
+    return "\n&& ".join(kept)
 
 
 def _below(before: str, after: str, name: str, tree: Tree, depth: int) -> str:
@@ -104,16 +138,22 @@ _VALUES: Final = {
 """What the rules speak of."""
 
 
+_SIZES: Final = "the account tutti-reconciler may change the size of no job whose owner does not let it start smaller"
+
+
 def rules(family: Family, prefix: str = "") -> dict[str, tuple[str, ...]]:
     """Return what each rule on a change says, and of which values it speaks, named with ``prefix``."""
     kept = any_of(sorted(OWN_ANNOTATIONS))
     before, after, notes, old_notes = (prefix + name for name in _VALUES)
+    sized = same_size(family, before, after, old_notes)
+    sizes = {_SIZES: (sized, "before", "after", "old_notes")} if sized else {}
     return {
         "the account tutti-reconciler may start, stop and place a job, and change nothing else of it": (
             same(before, after, changes_of(family)),
             "before",
             "after",
         ),
+        **sizes,
         "the account tutti-reconciler may change no annotation of a job but its own": (
             f"{notes}.all(key, key in {kept}\n  || (key in {old_notes} && {old_notes}[key] == {notes}[key]))\n"
             f"&& {old_notes}.all(key, key in {kept} || key in {notes})",

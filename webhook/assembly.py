@@ -30,6 +30,7 @@ from webhook.controllers.loop.reconciler import Reconciler
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.reporting.events import EventRecorder
 from webhook.controllers.reporting.queue_metrics import QueueGauges
+from webhook.controllers.reporting.registrations import RegistrationWatch
 from webhook.controllers.reporting.status import StatusWriter
 from webhook.core.model.pods import PodRecord
 from webhook.core.notation import names
@@ -350,11 +351,18 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
     def problems() -> list[str]:
         return [*_unsynced(parts.view), *parts.read_api.problems()]
 
+    registrations = RegistrationWatch(
+        api,
+        parts.recorder,
+        kinds=parts.feeds.kinds,
+        exempt=config.exempt_namespaces,
+        leading=lambda: parts.reconciler.leading,
+    )
     app = build_health_app(problems, look=parts.gauges.look)
     health = await serve(app, config.listen.host, config.listen.health_port)
     reads = parts.read_api.serve(api, config.cert_dir, config.listen.host, config.listen.visibility_port)
     try:
-        await _until(stop, parts.run(), reads)
+        await _until(stop, parts.run(), reads, registrations.run())
         watchdog.disarm()
         await parts.reconciler.leadership.resign()
     except* SetBack as back:

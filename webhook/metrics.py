@@ -54,6 +54,11 @@ BROKEN_JOBS = Counter(
     "tutti_broken_jobs_total",
     "Attempts at a job that failed on a defect; the log has each cause once, with a traceback; others go on.",
 )
+REGISTRATION_FAULTS = Gauge(
+    "tutti_registration_faults",
+    "Where our webhook registrations ask less than those that ship, or ask somebody else: jobs may bypass their"
+    " queues. tutti status says where; apply the manifests again.",
+)
 UNREADABLE_OBJECTS = Counter(
     "tutti_unreadable_objects_total",
     "Objects whose stored state could not be read, by what is watched; the log names each and why. "

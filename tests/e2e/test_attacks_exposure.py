@@ -4,17 +4,25 @@ import json
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
+import yaml
 
 from tests.e2e.controlplane.cluster import REVIEWER, Cluster
-from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.controlplane.install import NAMESPACE, ROOT, Installation
 from tests.e2e.controlplane.pki import Authority
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.objects import job, jobset, pod_template, pytorchjob
 from tests.e2e.queues import QUEUE, give_queue, reservations
+from tests.e2e.test_metrics import value
+from webhook.controllers.reporting.registrations import REASON
+from webhook.core.notation import names
 
+SELF_SIGNED: Final = ROOT / "manifests" / "components" / "self-signed" / "rotation.yaml"
+ACCOUNTS: Final = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 pytestmark = [pytest.mark.own_cluster, pytest.mark.usefixtures("tutti")]
 
 
@@ -108,6 +116,68 @@ def test_a_stolen_token_starts_stops_and_places_jobs_and_changes_nothing_else_of
         assert "cannot delete" in thief.refused("delete", kind, "waits")
         own = '--patch={"metadata":{"annotations":{"tutti.dev/voided":"1/1"}}}'
         thief("patch", kind, "waits", "--type=merge", own)
+
+
+def test_a_stolen_token_changes_no_number_of_a_gang_that_waits(owner: Kubectl, admin: Kubectl, thief: Kubectl) -> None:
+    """Where its owner lets it start smaller, none but the one that says how many."""
+    give_queue(admin, gpus=0)
+    owner.create(job("waits", 1, pod_template(), QUEUE))
+    owner.create(jobset("waits", 1, pod_template(), QUEUE))
+    owner.create(pytorchjob("waits", 1, pod_template(container="pytorch"), QUEUE))
+    smaller = job("smaller", 4, pod_template(), QUEUE)
+    smaller["metadata"]["annotations"] = {names.MIN_PARALLELISM: "2"}
+    owner.create(smaller)
+    numbers = {
+        "job/waits": ("/spec/parallelism", "/spec/backoffLimit", "/spec/activeDeadlineSeconds"),
+        "job/smaller": ("/spec/backoffLimit", "/spec/ttlSecondsAfterFinished"),
+        "jobset/waits": ("/spec/replicatedJobs/0/replicas", "/spec/ttlSecondsAfterFinished"),
+        "pytorchjob/waits": (
+            "/spec/pytorchReplicaSpecs/Worker/replicas",
+            "/spec/runPolicy/backoffLimit",
+            "/spec/pytorchReplicaSpecs/Worker/template/spec/hostNetwork",
+        ),
+    }
+    for which, paths in numbers.items():
+        for path in paths:
+            patch = json.dumps([{"op": "add", "path": path, "value": True if path.endswith("Network") else 3}])
+            told = thief.refused("patch", which, "--type=json", f"--patch={patch}")
+            assert "start, stop and place a job" in told or "change the size of no job" in told, (which, path)
+    thief.patch("job", "smaller", {"spec": {"parallelism": 2}})
+
+
+@pytest.fixture
+def renewer(cluster: Cluster, kubectl: Kubectl) -> Iterator[Kubectl]:
+    """Whoever has the token of the account that renews certificates, with the rights of the overlay self-signed."""
+    rights = [each for each in yaml.safe_load_all(SELF_SIGNED.read_text()) if each["kind"] in ACCOUNTS]
+    system = kubectl.in_namespace(NAMESPACE)
+    system("apply", "-f", "-", stdin=yaml.safe_dump_all(rights))
+    yield Kubectl(kubectl.program, cluster.kubeconfig_for_service_account(NAMESPACE, "tutti-certs"))
+    system("delete", "-f", "-", stdin=yaml.safe_dump_all(rights))
+
+
+def test_a_stolen_token_that_takes_a_webhook_out_of_our_registration_is_told_within_a_minute(
+    tutti: Installation, kubectl: Kubectl, renewer: Kubectl
+) -> None:
+    """No policy may judge registrations, so that this cannot be refused."""
+    kind = "validatingwebhookconfiguration"
+
+    def told() -> bool:
+        events = [each for each in kubectl.in_namespace(NAMESPACE).items("events") if each["reason"] == REASON]
+        return any("webhook loose-pods.tutti.dev is not there" in each["message"] for each in events)
+
+    def faults() -> float:
+        return max(value(tutti, "tutti_registration_faults"))
+
+    wait_until(lambda: faults() == 0, 90, what="all is well")
+    before = kubectl.get(kind, "tutti")
+    index = [hook["name"] for hook in before["webhooks"]].index("loose-pods.tutti.dev")
+    renewer("patch", kind, "tutti", "--type=json", f'--patch=[{{"op": "remove", "path": "/webhooks/{index}"}}]')
+    try:
+        wait_until(lambda: faults() == 1 and told(), 90, what="it is told")
+    finally:
+        del before["metadata"]["resourceVersion"]
+        kubectl("replace", "-f", "-", stdin=json.dumps(before))
+    wait_until(lambda: faults() == 0, 90, what="all is well again")
 
 
 def test_what_tutti_writes_itself_passes(owner: Kubectl, admin: Kubectl) -> None:

@@ -1,5 +1,6 @@
 """``tutti status``: each thing that can be wrong is named, and one that fails hides no other."""
 
+import copy
 import datetime
 from base64 import b64encode
 from dataclasses import replace
@@ -13,6 +14,7 @@ from tests.unit.commands.test_views import Answers
 from tests.unit.visibility.world import NOW, World
 from webhook.commands.show.health import look
 from webhook.controllers.ledger.quarantine import SINCE
+from webhook.controllers.reporting.registrations import shipped
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import encode
 from webhook.core.model.policy import LocalQueue, StopPolicy
@@ -48,12 +50,14 @@ def serving(days: float) -> dict[str, Any]:
 async def answers(world: World, **changed: Any) -> Answers:
     """An API server on which all is well, but for what is ``changed``."""
     lease = LeaderRecord("reconciler-0", 6.0, "then", micro_time_text(NOW), 1)
-    bundle = b64encode(AUTHORITY).decode()
+    mutating, validating = copy.deepcopy(shipped())
+    for hook in (*mutating["webhooks"], *validating["webhooks"]):
+        hook["clientConfig"]["caBundle"] = b64encode(AUTHORITY).decode()
     well = {
         f"{DEPLOYMENTS}/tutti-webhook": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
         f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}},
-        REGISTRATION: {"webhooks": [{"clientConfig": {"caBundle": bundle}}]},
-        MUTATING: {"webhooks": [{"clientConfig": {"caBundle": bundle}}]},
+        REGISTRATION: validating,
+        MUTATING: mutating,
         FLAVORS: {},
         SECRET: serving(90),
         LEDGER: {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(lease)}}, "data": encode(Ledger())},
@@ -68,6 +72,13 @@ async def wrong(changed: dict[str, Any], now: float = NOW, world: World | None =
     return {finding.what: finding.text for finding in found if not finding.well}
 
 
+async def test_a_webhook_that_was_taken_out_of_a_registration_is_named() -> None:
+    (_, validating) = shipped()
+    fewer = {**validating, "webhooks": [each for each in validating["webhooks"] if each["name"] != "policy.tutti.dev"]}
+    found = await wrong({REGISTRATION: fewer})
+    assert "ValidatingWebhookConfiguration tutti: webhook policy.tutti.dev is not there" in found["registration"]
+
+
 async def test_where_all_is_well_nothing_is_wrong() -> None:
     assert await wrong({}) == {}
 
@@ -78,7 +89,7 @@ async def test_where_all_is_well_nothing_is_wrong() -> None:
         ({f"{DEPLOYMENTS}/tutti-webhook": {"spec": {"replicas": 2}}}, "webhook", "0 of 2 replicas are ready"),
         ({f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 0}}}, "reconciler", "0 of 0 replicas are ready"),
         ({MUTATING: {"webhooks": []}}, "answer", "mutatingwebhookconfigurations/tutti not there or empty"),
-        ({REGISTRATION: {"webhooks": [{"clientConfig": {}}]}}, "certificates", "no readable caBundle"),
+        ({REGISTRATION: shipped()[1]}, "certificates", "no readable caBundle"),
         ({LEDGER: Forbidden(403, "Forbidden", "not yours")}, "ledger", "not yours; this takes the rights of an admin"),
         (
             {FLAVORS: ApiError(500, "InternalError", "failed calling webhook: x509: certificate has expired")},

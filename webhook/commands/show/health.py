@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.commands.installed import stored_config
 from webhook.commands.show.ledger import leader_line, read_ledger
 from webhook.commands.show.reading import visible_queues
 from webhook.controllers.ledger.quarantine import kept_since, places_of
+from webhook.controllers.reporting import registrations
 from webhook.controllers.reporting.announce import REBUILD_WAITS
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.text import LedgerCorrupt
@@ -22,6 +24,7 @@ from webhook.core.notation.counted import counted
 from webhook.dialects.kueue import objects as kueue
 from webhook.dialects.registry import resource_of
 from webhook.errors import ApiError, Forbidden, NotFound
+from webhook.jobs.kinds.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import leader_of
 from webhook.untyped import paths
@@ -67,6 +70,7 @@ async def look(api: Api, now: float) -> list[Finding]:
         "reconciler": lambda: _replicas(api, "reconciler", lambda: _led(api, now)),
         "certificates": certificates,
         "ledger": ledger,
+        "registration": lambda: _registrations(api),
         "queues": lambda: _queues(api),
     }
     found: list[Finding] = []
@@ -161,6 +165,15 @@ async def _answer(api: Api) -> Sequence[Finding]:
             return [Finding("answer", False, f"none: {error.message}")]
         return [Finding("answer", True, "the API server reaches the webhook")]
     return [Finding("answer", True, f"not seen: the cluster does not serve {flavor.group}")]
+
+
+async def _registrations(api: Api) -> Sequence[Finding]:
+    """Return what registrations lack that are there: without one nothing is gated, which is found beside."""
+    config = await stored_config(api)
+    found = await registrations.look(api, registrations.own_groups(with_custom(config.kinds)), config.exempt_namespaces)
+    if lacking := [fault for fault in found if not fault.startswith("there is no ")]:
+        return [Finding("registration", False, registrations.told(lacking))]
+    return []
 
 
 async def _led(api: Api, now: float) -> tuple[bool, str]:

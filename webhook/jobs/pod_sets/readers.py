@@ -31,6 +31,10 @@ _FAULT_TOLERANT: Final = "ray.io/ft-enabled"
 SIZING_ANNOTATIONS: Final = (*MIN_RESOURCES, names.MIN_PARALLELISM, names.COMPLETIONS_FOLLOW, _FAULT_TOLERANT)
 """Every annotation that the size of a gang is read from."""
 
+_COMPLETIONS: Final = ("spec", "completions")
+FOLLOWERS: Final[Mapping[str, tuple[paths.Path, str]]] = {"job": (_COMPLETIONS, names.COMPLETIONS_FOLLOW)}
+"""By reader, a number that follows the count of a pod set, and the annotation of the object that says so."""
+
 _TRUE: Final = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _BOOLEANS: Final = _TRUE | {"0", "f", "F", "false", "False", "FALSE"}
 
@@ -48,11 +52,11 @@ def read_job(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSi
         raise Unreadable(where, text, "is neither true nor false", "write one of them")
     if text not in _TRUE:
         return sites
-    completions = read_count(obj, ("spec", "completions"))
+    completions = read_count(obj, _COMPLETIONS)
     if paths.find(obj, ("spec", "completionMode")) != "Indexed" or completions != sites[0].count_written:
         message = "only the completions of an Indexed Job can follow its parallelism, and be as many"
         raise Unreadable(where, text, message, "write spec.completions as spec.parallelism, or remove the annotation")
-    return [replace(site, count_follower=("spec", "completions")) for site in sites]
+    return [replace(site, count_follower=_COMPLETIONS) for site in sites]
 
 
 def read_ray_cluster(obj: Mapping[str, Any], _context: ReadContext, sites: list[PodSetSite]) -> list[PodSetSite]:

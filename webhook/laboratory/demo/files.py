@@ -6,18 +6,13 @@ from typing import Any, Final
 import yaml
 
 PACKAGED: Final = Path(__file__).parent / "packaged"
-"""Where the build puts copies of TEAMS and REGISTRATIONS; see pyproject.toml."""
+"""Where the build puts copies of TEAMS; see pyproject.toml."""
 CHECKOUT: Final = Path(__file__).parents[3]
 
 
 def teams(name: str) -> list[dict[str, Any]]:
     """Return the documents of ``examples/teams/<name>.yaml``."""
     return _read(f"teams/{name}.yaml", f"examples/teams/{name}.yaml")
-
-
-def registrations() -> list[dict[str, Any]]:
-    """Return the webhook configurations that the manifests install."""
-    return _read("registrations.yaml", "manifests/base/registrations.yaml")
 
 
 def _read(packaged: str, kept: str) -> list[dict[str, Any]]:

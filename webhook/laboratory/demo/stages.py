@@ -5,6 +5,7 @@ reconciler are processes with service account tokens, and the API server sends i
 """
 
 import base64
+import copy
 import importlib
 import secrets
 import sys
@@ -18,6 +19,7 @@ from typing import Any, Final
 import yaml
 
 from webhook.clock import SystemClock
+from webhook.controllers.reporting import registrations
 from webhook.core.notation import quantity
 from webhook.core.notation.names import SYSTEM_NAMESPACE
 from webhook.errors import NotFound, TuttiError
@@ -172,7 +174,7 @@ async def _start_tutti(processes: Processes, directory: Path, kubeconfigs: dict[
 async def _register(api: Api, url: str, authority: bytes) -> None:
     """Create the manifests' registrations, with a URL where they name a Service."""
     bundle = base64.b64encode(authority).decode()
-    for configuration in files.registrations():
+    for configuration in copy.deepcopy(registrations.shipped()):
         for hook in configuration["webhooks"]:
             path = hook["clientConfig"]["service"]["path"]
             hook["clientConfig"] = {"url": url + path, "caBundle": bundle}

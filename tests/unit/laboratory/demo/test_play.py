@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from webhook.controllers.reporting import registrations
 from webhook.laboratory.demo import files, play, stages
 from webhook.laboratory.demo.watching import Watcher
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -17,7 +18,7 @@ def test_each_team_has_its_own_half_of_the_gpus() -> None:
 
 
 def test_every_object_that_the_demo_applies_has_a_path() -> None:
-    documents = [*files.teams("quota"), *files.registrations()]
+    documents = [*files.teams("quota"), *registrations.shipped()]
     documents += [document for _, scene in play.SCENES for document in files.teams(scene)]
     assert all(play.collection(document).startswith("/api") for document in documents)
 

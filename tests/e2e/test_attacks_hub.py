@@ -1,0 +1,165 @@
+"""What somebody tries who has stolen the token of ``tutti-hub``, in the hub's own cluster.
+
+The account's rights are those that the overlay ``fleet-hub`` gives it; no hub runs. The table in docs/threat-model.md
+names these tests.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import pytest
+
+from tests.e2e.controlplane.cluster import Cluster
+from tests.e2e.controlplane.install import NAMESPACE, ROOT
+from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
+from tests.e2e.objects import job, jobset, pod_template, pytorchjob
+from tests.e2e.queues import QUEUE
+from tests.e2e.raw import send
+from webhook.core.notation import names
+from webhook.fleet.credentials.account import ACCOUNT
+
+pytestmark = [pytest.mark.own_cluster, pytest.mark.usefixtures("tutti")]
+
+RIGHTS: Final = ROOT / "manifests" / "components" / "fleet-hub" / "rights.yaml"
+KINDS: Final = ("job", "jobset", "pytorchjob")
+TEMPLATES: Final = {
+    "job": "/spec/template",
+    "jobset": "/spec/replicatedJobs/0/template/spec/template",
+    "pytorchjob": "/spec/pytorchReplicaSpecs/Worker/template",
+}
+SIZES: Final = {
+    "job": "/spec/parallelism",
+    "jobset": "/spec/replicatedJobs/0/replicas",
+    "pytorchjob": "/spec/pytorchReplicaSpecs/Worker/replicas",
+}
+PATHS: Final = {
+    "job": "batch/v1/namespaces/{}/jobs",
+    "jobset": "jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
+    "pytorchjob": "kubeflow.org/v1/namespaces/{}/pytorchjobs",
+}
+REFUSED: Final = (403, 422)
+RECORD: Final = {"metadata": {"annotations": {names.DISPATCH: '{"phase":"nowhere","offer":"1.1"}'}}}
+STATUS: Final = {"status": {"conditions": [{"type": "Stolen", "status": "True", "reason": "X", "message": "x"}]}}
+
+
+@pytest.fixture(scope="module")
+def hub(cluster: Cluster, kubectl: Kubectl) -> Iterator[Cluster]:
+    system = kubectl.in_namespace(NAMESPACE)
+    system("apply", "--server-side", "-f", str(RIGHTS))
+    yield cluster
+    system("delete", "--ignore-not-found", "-f", str(RIGHTS))
+
+
+@pytest.fixture
+def thief(hub: Cluster, admin: Kubectl) -> Kubectl:
+    """Whoever has the hub's token, in the test's namespace."""
+    return Kubectl(admin.program, hub.kubeconfig_for_service_account(NAMESPACE, ACCOUNT), admin.namespace)
+
+
+def submit(owner: Kubectl, name: str, *, placed: bool) -> None:
+    """Create a job of each kind that waits, for the hub or for nobody."""
+    made = (
+        job(name, 2, pod_template(), QUEUE),
+        jobset(name, 2, pod_template(), QUEUE),
+        pytorchjob(name, 1, pod_template(container="pytorch"), QUEUE),
+    )
+    for each in made:
+        policy = each["spec"].setdefault("runPolicy", {}) if each["kind"] == "PyTorchJob" else each["spec"]
+        policy["suspend"] = True
+        if placed:
+            policy["managedBy"] = names.HUB_MANAGER
+        owner.create(each)
+
+
+def merge(change: dict[str, Any]) -> tuple[str, str]:
+    return "--type=merge", f"--patch={json.dumps(change)}"
+
+
+def patch_status(thief: Kubectl, kind: str, name: str, change: dict[str, Any]) -> int:
+    """Patch the status as the hub does, which may not read it by that name first as kubectl would; return the answer's
+    status.
+    """
+    path = f"/apis/{PATHS[kind].format(thief.namespace)}/{name}/status"
+    return send(thief, "PATCH", path, json.dumps(change).encode(), kind="application/merge-patch+json")[0]
+
+
+def put(path: str, value: Any) -> tuple[str, str]:
+    return "--type=json", f"--patch={json.dumps([{'op': 'add', 'path': path, 'value': value}])}"
+
+
+def acts(kind: str) -> dict[str, tuple[str, ...]]:
+    """Return patches of a job that the hub places, none of which its record or its status needs."""
+    template, run = TEMPLATES[kind], "/spec/runPolicy" if kind == "pytorchjob" else "/spec"
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "00000000-0000-0000-0000-000000000000"}
+    return {
+        "image": put(f"{template}/spec/containers/0/image", "evil:1"),
+        "account": put(f"{template}/spec/serviceAccountName", "stolen"),
+        "command": put(f"{template}/spec/containers/0/command", ["evil"]),
+        "size": put(SIZES[kind], 3),
+        "start": put(f"{run}/suspend", False),
+        "deadline": put(f"{run}/activeDeadlineSeconds", 1),
+        "label": merge({"metadata": {"labels": {"team": "thieves"}}}),
+        "queue": merge({"metadata": {"labels": {names.QUEUE_LABELS[0]: "theirs"}}}),
+        "annotation": merge({"metadata": {"annotations": {"note": "stolen"}}}),
+        "permit": merge({"metadata": {"annotations": {names.PERMIT: "x"}}}),
+        "finalizer": merge({"metadata": {"finalizers": ["example.com/never"]}}),
+        "owner": merge({"metadata": {"ownerReferences": [owner]}}),
+    }
+
+
+def stored(admin: Kubectl, kind: str, name: str) -> Any:
+    """Return what a thief might have changed of a job."""
+    found = admin.get(kind, name)
+    meta = {key: found["metadata"].get(key) for key in ("labels", "annotations", "finalizers", "ownerReferences")}
+    return meta, found["spec"], found.get("status", {}).get("conditions")
+
+
+def test_a_stolen_token_of_a_hub_changes_nothing_of_a_job_but_where_it_is(
+    owner: Kubectl, admin: Kubectl, thief: Kubectl
+) -> None:
+    submit(owner, "placed", placed=True)
+    for kind in KINDS:
+        wait_until(
+            lambda kind=kind: thief.refused("patch", kind, "placed", *acts(kind)["image"]), 20, what="policy in force"
+        )
+        before = stored(admin, kind, "placed")
+        for name, patch in acts(kind).items():
+            # Refused; or the API server stores nothing of it, as of another field in a write of the status.
+            with suppress(KubectlError):
+                thief("patch", kind, "placed", *patch)
+            assert stored(admin, kind, "placed") == before, (kind, name)
+        for change in ({"metadata": {"labels": {"team": "thieves"}}}, RECORD, {"spec": {"suspend": False}}):
+            patch_status(thief, kind, "placed", change)
+            assert stored(admin, kind, "placed") == before, (kind, "by its status", change)
+        for verb in (("delete", kind, "placed"), ("scale", kind, "placed", "--replicas=9")):
+            thief.refused(*verb)
+
+
+def test_a_stolen_token_of_a_hub_writes_nothing_on_a_job_that_it_does_not_place(
+    owner: Kubectl, admin: Kubectl, thief: Kubectl
+) -> None:
+    submit(owner, "theirs", placed=False)
+    for kind in KINDS:
+        wait_until(lambda kind=kind: thief.refused("patch", kind, "theirs", *merge(RECORD)), 20, what="in force")
+        assert "places" in thief.refused("patch", kind, "theirs", *merge(RECORD))
+        assert patch_status(thief, kind, "theirs", STATUS) in REFUSED
+        for patch in acts(kind).values():
+            before = stored(admin, kind, "theirs")
+            with suppress(KubectlError):
+                thief("patch", kind, "theirs", *patch)
+            assert stored(admin, kind, "theirs") == before, (kind, patch)
+
+
+def test_what_a_hub_writes_of_its_jobs_passes(owner: Kubectl, admin: Kubectl, thief: Kubectl) -> None:
+    """Its record, the finalizer beside it, and the status that a member shows."""
+    submit(owner, "placed", placed=True)
+    for kind in KINDS:
+        thief("patch", kind, "placed", *merge(RECORD))
+        thief("patch", kind, "placed", *merge({"metadata": {"finalizers": [names.DISPATCH]}}))
+        assert patch_status(thief, kind, "placed", STATUS) == 200
+        found = admin.get(kind, "placed")
+        assert found["metadata"]["finalizers"] == [names.DISPATCH]
+        assert found["status"]["conditions"][0]["type"] == "Stolen"
+        thief("patch", kind, "placed", *merge({"metadata": {"finalizers": None}}))

@@ -1,0 +1,206 @@
+"""Notices that our webhook registrations ask less of the webhook than those that ship, or something else besides.
+
+The API server lets neither a webhook nor an admission policy judge registrations. Whoever may write them, by a stolen
+token or by accident, can take a webhook out: jobs then bypass their queues, and nothing fails. Reconcilers look once a
+minute and say it in a metric and in events, ``tutti status`` at once. Nobody writes them back: that right would be
+worth more to a thief than what it mends.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import structlog
+import yaml
+
+from webhook import metrics
+from webhook.controllers.reporting.events import EventRecorder, Regarding
+from webhook.core.notation.counted import counted
+from webhook.errors import ApiError, NotFound
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS
+from webhook.kube.api import Api
+
+log = structlog.get_logger(__name__)
+
+PACKAGED: Final = Path(__file__).parent / "packaged" / "registrations.yaml"
+"""Where the build puts a copy of what is in a checkout; see pyproject.toml."""
+CHECKOUT: Final = Path(__file__).parents[3] / "manifests" / "base" / "registrations.yaml"
+LOOK_SECONDS: Final = 60.0
+TOLD_MAX: Final = 5
+"""Faults that an event names."""
+REASON: Final = "RegistrationChanged"
+_PLURALS: Final = {
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+_OURS: Final = ".tutti.dev"
+Document = Mapping[str, Any]
+
+
+@cache
+def shipped() -> tuple[dict[str, Any], ...]:
+    """Return the webhook configurations that the manifests install. Takes a tenth of a second, once."""
+    path = CHECKOUT if CHECKOUT.exists() else PACKAGED
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return tuple(document for document in yaml.load_all(path.read_text(), loader) if document)
+
+
+def own_groups(kinds: Mapping[str, JobKind]) -> frozenset[str]:
+    """Return the API groups of kinds that do not ship as they are: the conditions of their webhooks are others."""
+    return frozenset(
+        kind.group
+        for key, kind in kinds.items()
+        if key not in KINDS or _conditions_of(kind) != _conditions_of(KINDS[key])
+    )
+
+
+def _conditions_of(kind: JobKind) -> object:
+    """Return what of a kind the conditions are made from."""
+    return kind.pod_sets, kind.suspend, kind.managed_by
+
+
+async def look(api: Api, own: Collection[str] = (), exempt: Collection[str] = ()) -> list[str]:
+    """Return what is wrong with the cluster's registrations. Raises ApiError.
+
+    ``own``: groups of kinds that were added by configuration; ``exempt``: namespaces that may be left out.
+    """
+    found = []
+    for document in shipped():
+        kind = document["kind"]
+        path = f"/apis/admissionregistration.k8s.io/v1/{_PLURALS[kind]}/{document['metadata']['name']}"
+        try:
+            stored = orjson.loads(await api.request("GET", path))
+        except NotFound:
+            stored = {}
+        if stored.get("webhooks"):
+            found += [f"{kind} tutti: {fault}" for fault in faults(document, stored, own, exempt)]
+        else:
+            found.append(f"there is no {kind} tutti, or it is empty")
+    return found
+
+
+def faults(expected: Document, stored: Document, own: Collection[str], exempt: Collection[str]) -> list[str]:
+    """Return where a stored configuration asks less than expected, or of somebody else."""
+    hooks = {hook.get("name", ""): hook for hook in stored.get("webhooks") or ()}
+    wanted = {hook["name"]: hook for hook in expected["webhooks"]}
+    found = [
+        fault
+        for name, hook in wanted.items()
+        for fault in (
+            [f"webhook {name} is not there"] if name not in hooks else _faults(hook, hooks[name], own, exempt)
+        )
+    ]
+    service = next(iter(wanted.values()))["clientConfig"]["service"]
+    for name, hook in hooks.items():
+        if name not in wanted and not (name.endswith(_OURS) and _asks(hook, service)):
+            found.append(f"webhook {name} is none of Tutti's")
+    return found
+
+
+def _faults(expected: Document, stored: Document, own: Collection[str], exempt: Collection[str]) -> Iterator[str]:
+    name, service = expected["name"], expected["clientConfig"]["service"]
+    if not (_asks(stored, service) and stored["clientConfig"]["service"].get("path") == service["path"]):
+        yield f"webhook {name} does not ask Service {service['namespace']}/{service['name']} at {service['path']}"
+    for field in ("failurePolicy", "matchPolicy", "reinvocationPolicy"):
+        # The API server writes its defaults; one that is stricter than ours asks more.
+        if field in expected and stored.get(field) != expected[field] and expected[field] not in ("Ignore", "Never"):
+            yield f"webhook {name} has {field} {stored.get(field)} instead of {expected[field]}"
+    for group, resource, operation in _requests(expected):
+        if not any(_covers(rule, group, resource, operation) for rule in stored.get("rules") or ()):
+            yield f"webhook {name} is not asked about {operation} of {resource}"
+    for field in ("namespaceSelector", "objectSelector"):
+        if _selector(stored.get(field), exempt) != _selector(expected.get(field), exempt):
+            yield f"webhook {name} has another {field}"
+    groups = {group for rule in stored.get("rules") or () for group in rule.get("apiGroups") or ()}
+    conditions = {each["expression"].strip() for each in expected.get("matchConditions") or ()}
+    for each in stored.get("matchConditions") or ():
+        if each.get("expression", "").strip() not in conditions and not groups & set(own):
+            yield f"webhook {name} has another condition {each.get('name')}"
+
+
+def _asks(hook: Document, service: Document) -> bool:
+    asked = (hook.get("clientConfig") or {}).get("service") or {}
+    return all(asked.get(key) == service[key] for key in ("namespace", "name"))
+
+
+def _requests(hook: Document) -> Iterator[tuple[str, str, str]]:
+    for rule in hook["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                for operation in rule["operations"]:
+                    yield group, resource, operation
+
+
+def _covers(rule: Document, group: str, resource: str, operation: str) -> bool:
+    asked = (("apiGroups", group), ("apiVersions", "*"), ("resources", resource), ("operations", operation))
+    named = all({value, "*"} & set(rule.get(key) or ()) for key, value in asked)
+    return named and rule.get("scope", "*") == "*"
+
+
+def _selector(selector: Document | None, exempt: Collection[str]) -> tuple[Document, list[dict[str, Any]]]:
+    """Return a selector in one form, without namespaces that the configuration exempts."""
+    written, kept = selector or {}, []
+    for each in written.get("matchExpressions") or ():
+        values = each.get("values") or []
+        if each.get("key") == "kubernetes.io/metadata.name" and each.get("operator") == "NotIn":
+            values = sorted(set(values) - set(exempt))
+        kept.append({"key": each.get("key"), "operator": each.get("operator"), "values": values})
+    return written.get("matchLabels") or {}, kept
+
+
+class RegistrationWatch:
+    """Looks once a minute, in each reconciler; the one that leads writes events."""
+
+    def __init__(
+        self,
+        api: Api,
+        recorder: EventRecorder,
+        *,
+        kinds: Mapping[str, JobKind],
+        exempt: Collection[str],
+        leading: Callable[[], bool],
+    ) -> None:
+        self._api = api
+        self._recorder = recorder
+        self._own = own_groups(kinds)
+        self._exempt = exempt
+        self._leading = leading
+        self._told: list[str] = []
+        shipped()
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Look once. Where we may not read them nothing is known, and the log says so."""
+        try:
+            found = await look(self._api, self._own, self._exempt)
+        except ApiError as error:
+            log.info("registrations.not_read", error=str(error))
+            return
+        metrics.REGISTRATION_FAULTS.set(len(found))
+        if found and found != self._told and self._leading():
+            log.warning("registrations.changed", faults=found)
+            self._recorder.note(
+                Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, ""),
+                REASON,
+                told(found),
+                warning=True,
+            )
+            self._told = found
+        elif not found:
+            self._told = []
+
+
+def told(found: list[str]) -> str:
+    """Return faults as people read them."""
+    more = f"; and {counted(len(found) - TOLD_MAX, 'more fault')}" if len(found) > TOLD_MAX else ""
+    tip = "apply the manifests again, and look in the audit log for who wrote it"
+    return f"jobs may bypass their queues: {'; '.join(found[:TOLD_MAX])}{more}; {tip}"
