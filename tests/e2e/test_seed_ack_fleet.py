@@ -7,11 +7,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from tests.e2e import objects, queues
 from tests.e2e.controlplane.fleet import MEMBERS, FleetClusters
 from tests.e2e.controlplane.install import ROOT
 from tests.e2e.facts import partly_created, told, uid_of
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
 from tests.e2e.watching import Watch
+from webhook.core.notation import names
 
 pytestmark = pytest.mark.own_cluster
 
@@ -126,7 +128,62 @@ def test_one_that_fails_in_its_member_runs_in_the_other_and_its_end_is_shown_in_
     wait_until(lambda: shows(world, JOB, "Succeeded"), 30, what="the hub shows its end")
     for kubectl in world.members.values():
         wait_until(lambda kubectl=kubectl: not default(kubectl).items("pytorchjobs"), 30, what="no copy is left")
-    world.shell(f"kubectl delete pytorchjob {JOB}")
+
+
+KINDS: Final = {
+    "TFJob": ("tfReplicaSpecs", "tensorflow", "Chief"),
+    "XGBoostJob": ("xgbReplicaSpecs", "xgboost", "Master"),
+    "PaddleJob": ("paddleReplicaSpecs", "paddle", "Master"),
+    "JAXJob": ("jaxReplicaSpecs", "jax", ""),
+}
+"""Where a kind has its replicas, what their container is called, and what leads them."""
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    """Return a job of three pods; nobody writes a manager."""
+    if kind == "JobSet":
+        return objects.jobset("train", 3, objects.pod_template(), queues.QUEUE)
+    field, container, leads = KINDS[kind]
+    replicas = {"restartPolicy": "Never", "template": objects.pod_template(container=container)}
+    counts = {leads: 1, "Worker": 2} if leads else {"Worker": 3}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": "train", "labels": {names.QUEUE_LABELS[0]: queues.QUEUE}},
+        "spec": {field: {role: replicas | {"replicas": count} for role, count in counts.items()}},
+    }
+
+
+@pytest.mark.parametrize("kind", ["JobSet", *KINDS])
+def test_each_kind_runs_whole_in_one_member_and_its_end_is_shown_in_the_hub(world: FleetClusters, kind: str) -> None:
+    label = "jobset.sigs.k8s.io/jobset-name" if kind == "JobSet" else OF_JOB
+
+    def pods() -> list[tuple[str, dict[str, Any]]]:
+        return [(member, pod) for member in MEMBERS for pod in world.members[member].pods(f"{label}=train")]
+
+    def all_run() -> bool:
+        return [pod["status"].get("phase") for _, pod in pods()] == ["Running"] * 3
+
+    with Watch(world.members["left"]) as left, Watch(world.members["right"]) as right:
+        world.hub.create(of_kind(kind))
+        wait_until(all_run, 90, what="it runs")
+        (member,) = {member for member, _ in pods()}
+        watch = {"left": left, "right": right}[member]
+        watch.settle()
+        uid = uid_of(world.members[member], kind, "train")
+        assert partly_created(watch, {uid: 3})[uid] < GONE_SECONDS, "whole"
+    assert not world.hub.pods(), "the hub runs nothing"
+    leads = KINDS[kind][-1].lower() if kind in KINDS else ""
+    for name in [pod["metadata"]["name"] for _, pod in pods()]:
+        # With the one that leads all has ended, and its operator takes the others away.
+        if leads in name:
+            ended = {"status": {"phase": "Succeeded"}}
+            world.members[member].patch("pod", name, ended, "--subresource=status")
+    shown = "Completed" if kind == "JobSet" else "Succeeded"
+    wait_until(lambda: condition(world.hub.get(kind, "train"), shown) == "True", 60, what="the hub shows its end")
+    for kubectl in world.members.values():
+        wait_until(lambda kubectl=kubectl: not kubectl.items(kind), 60, what="no copy is left")
+    world.hub.delete(kind, "train")
 
 
 def test_with_a_queue_of_the_hub_one_job_runs_after_another_those_of_higher_priority_first(

@@ -62,7 +62,7 @@ class FleetClusters:
         training: bool = False,
         silent_hub_seconds: int | None = None,
     ) -> None:
-        """``training``: the members run the training operator, and the hub has its kinds.
+        """``training``: the members run operators, of PyTorchJobs and JobSets too, and the hub has their kinds.
 
         ``silent_hub_seconds``: the dead-man switch is on, and the hub reaches its members by ``links``.
         """
@@ -129,7 +129,7 @@ class FleetClusters:
         cluster = Cluster(Shape(nodes=0 if hub else 1, operators=self._training and not hub), self._report)
         self.clusters[name] = self._stack.enter_context(cluster)
         if hub and self._training:
-            operators.define_training_kinds(cluster)
+            operators.define_kinds(cluster)
         switch = {} if self._silent_hub_seconds is None else {"silent_hub_seconds": self._silent_hub_seconds}
         installation = Installation(cluster, replicas=1, overrides={"hub": True} if hub else switch)
         self.installations[name] = installation.install()

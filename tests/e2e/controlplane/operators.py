@@ -116,11 +116,13 @@ def start_training_operator(cluster: "Cluster", objects: Objects) -> Component:
     ).start()
 
 
-def define_training_kinds(cluster: "Cluster") -> None:
-    """Install the training operator's kinds and not the operator: what a hub has of it."""
+def define_kinds(cluster: "Cluster") -> None:
+    """Install the kinds of both operators and no operator: what a hub has of them."""
+    installations = modules.training_operator_installation(), modules.jobset_installation()
     defined = [
         document
-        for kind, document in render(cluster.binaries["kubectl"], modules.training_operator_installation())
+        for installation in installations
+        for kind, document in render(cluster.binaries["kubectl"], installation)
         if kind == "CustomResourceDefinition"
     ]
     for document in defined:
