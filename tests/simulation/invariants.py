@@ -88,10 +88,9 @@ class Invariants:
         """Uids of jobs that have ended."""
         self._cohorts: dict[str, str | None] = {}
         """What each queue was below when it was seen last."""
-        registry = cluster.server.registry
 
         def storage(version: str, kind: str) -> Any:
-            resource = registry.of_kind(version, kind)
+            resource = cluster.server.registry.of_kind(version, kind)
             assert resource is not None, f"{kind} is not served"
             return resource.storage
 

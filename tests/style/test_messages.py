@@ -96,7 +96,7 @@ def test_no_code_reads_our_own_messages_back() -> None:
 
 DECIDES = ("assignment", "backfill", "ledger", "placement", "quota")
 """Packages of the core that say by values what is in the way of a gang."""
-TELLS = {"core/assignment/request.py", "core/placement/explain.py"}
+TELLS = {"core/assignment/request.py", "core/placement/beyond.py", "core/placement/explain.py"}
 """What a gang can never have, said once for all of its kind, and what nodes lack, said when somebody asks."""
 
 

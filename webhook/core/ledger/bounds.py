@@ -11,6 +11,7 @@ from typing import Final
 from webhook.core.ledger import text
 from webhook.core.ledger.record import Reservation, ReservedPodSet, reserve
 from webhook.core.model.gang import Gang, PodPrice
+from webhook.core.notation.counted import counted
 
 RESOURCE_NAMES_MAX: Final = 64
 """Resources that one pod set may ask for or limit, those of amount 0 included."""
@@ -37,7 +38,7 @@ def too_large(gang: Gang) -> str | None:
     if size <= ENTRY_BYTES_MAX:
         return None
     return (
-        f"its {len(gang.pod_sets)} pod sets and their resources make a reservation of {size} bytes, it holds at most "
+        f"its {counted(len(gang.pod_sets), 'pod set')} and all resources make a reservation of {size} bytes, it holds at most "
         f"{ENTRY_BYTES_MAX}; use fewer pod sets or resource names, or split the job"
     )
 

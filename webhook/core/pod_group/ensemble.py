@@ -72,7 +72,9 @@ def too_many(key: Key, gangs: Iterable[Gang]) -> Reason | None:
     pod_sets = sum(len(gang.pod_sets) for gang in gangs)
     if pod_sets <= POD_SETS_MAX:
         return None
-    text = f"the jobs that PodGroup {key[0]}/{key[1]} needs have {pod_sets} pod sets, more than {POD_SETS_MAX}"
+    text = (
+        f"the jobs that PodGroup {key[0]}/{key[1]} needs have {counted(pod_sets, 'pod set')}, more than {POD_SETS_MAX}"
+    )
     return Reason(Code.ENTRY_TOO_LARGE, text, help="lower its minMember, or bring the pods by fewer jobs")
 
 
