@@ -9,8 +9,9 @@ from tests.unit.controllers.ledger.test_ledger_keeper import reservation
 from webhook.controllers.ledger.ledger_room import SHARE, LedgerRoom
 from webhook.core.ledger import pages
 from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.bounds import entry_bytes
+from webhook.core.ledger.bounds import STORED_BYTES_MAX, entry_bytes
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.gang import PodPrice
 from webhook.core.reasons.reasons import Code
 
 LIMIT = 80_000
@@ -96,3 +97,20 @@ def test_what_runs_anyway_is_put_in_beyond_a_share() -> None:
     admitted(keeper, room, "greedy", 1000)
     room.begin()
     assert room.takes(gang("greedy", 5000))
+
+
+def test_an_entry_beyond_the_bound_of_one_job_waits_alone_though_the_ledger_has_room_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pages, "PAGES_MAX", 100)
+    room = LedgerRoom(Filled())  # type: ignore[arg-type]
+    long = gang("team", 1)
+    price = PodPrice({f"example.com/{'x' * 240}{number}": 1 for number in range(300)})
+    long = replace(long, pod_sets=tuple(replace(each, price=price) for each in long.pod_sets))
+    assert STORED_BYTES_MAX < entry_bytes(long) < LIMIT
+    beside = gang("team", 2)
+    assert room.without([long, beside], (), {}) == {long.uid}
+    reason = room.reason(long.uid)
+    assert reason is not None
+    assert reason.code is Code.ENTRY_TOO_LARGE
+    assert room.begin() == [], "it is not tried again as it is"

@@ -12,7 +12,8 @@ from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.router import Answer, Request
 from webhook.server.sharding.forward import Forwarder
-from webhook.server.sharding.ownership import Ownership
+from webhook.server.sharding.hop import HopKeys
+from webhook.server.sharding.ownership import Ownership, owner_of
 from webhook.server.sharding.peers import ServicePeers, decode
 
 
@@ -112,3 +113,19 @@ async def test_a_replica_is_ready_once_it_has_read_which_others_there_are(known:
         assert parts.view.synced
         assert parts.problems() == ([] if known is not None else ["not read yet: which other replicas there are"])
         running.cancel()
+
+
+@pytest.mark.virtual_time
+async def test_a_replica_joins_and_settles_with_the_first_review_that_another_passes_to_it() -> None:
+    """From then on there are namespaces that nobody else decides for."""
+    mine = Ownership("a", settle_seconds=0.5, started_seconds=0.0, joining=True)
+    forwarder = Silent(mine, dict)
+    forwarder.hop.renew(b"serving key")
+    mine.set_live({"b"}, 1.0)
+    namespace = next(name for name in map("team-{}".format, range(30)) if owner_of(name, "ab") == "a")
+    await asyncio.sleep(60)
+    assert not forwarder.takes("forged", "/validate/pods", b"{}")
+    assert mine.owner(namespace) == "b"
+    assert forwarder.takes(HopKeys(b"serving key").header("/validate/pods", b"{}"), "/validate/pods", b"{}")
+    assert mine.owner(namespace) == "a"
+    assert mine.unsettled_seconds(namespace, asyncio.get_running_loop().time()) == 0.5
