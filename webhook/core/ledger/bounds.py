@@ -37,8 +37,9 @@ def too_large(gang: Gang) -> str | None:
     size = _entry_bytes(gang)
     if size <= ENTRY_BYTES_MAX:
         return None
+    sets = counted(len(gang.pod_sets), "pod set")
     return (
-        f"its {counted(len(gang.pod_sets), 'pod set')} and all resources make a reservation of {size} bytes, it holds at most "
+        f"its {sets} and all resources make a reservation of {size} bytes, it holds at most "
         f"{ENTRY_BYTES_MAX}; use fewer pod sets or resource names, or split the job"
     )
 
