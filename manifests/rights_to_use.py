@@ -46,6 +46,7 @@ ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 _CLASS: Final = "spec.priorityClassName"
+_LABELLED: Final = {"matchExpressions": [{"key": names.PRIORITY_CLASS_LABEL, "operator": "Exists"}]}
 _WRAPPED: Final = "spec.components[*].template"
 _RUNTIME: Final = "spec.template.spec.replicatedJobs[*].template.spec.template"
 _OWN_ACCOUNTS: Final = "'system:serviceaccount:' + request.namespace + ':'"
@@ -221,7 +222,8 @@ def _of_label(name: str, rules: Rules, conditions: list[dict[str, str]]) -> list
             "old": f"oldObject == null ? '' : {before}",
             "named": f"[{now}].filter(name, name != '' && name != variables.old)",
         },
-        constraints={"namespaceSelector": selector()},
+        # Each class that there is costs the API server as much as a policy of its own: only who names one pays.
+        constraints={"namespaceSelector": selector(), "objectSelector": _LABELLED},
         matchConditions=conditions,
     )
 
@@ -239,7 +241,7 @@ def _of_pods(name: str, rules: Rules, conditions: list[dict[str, str]], listed: 
         },
         most=1 if name == "pods" else CLASSES_MAX,
         constraints={"namespaceSelector": selector()},
-        matchConditions=conditions,
+        matchConditions=[*conditions, {"name": "names-a-class", "expression": f"({now}).exists(name, name != '')"}],
     )
 
 

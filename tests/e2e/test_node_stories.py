@@ -128,7 +128,7 @@ def test_a_tainted_node_counts_for_those_alone_who_tolerate_it(
     made = nodes_of_8(2)
     admin("taint", "node", made[0], "example.com/repair=now:NoSchedule")
     owner.apply(job("both", 2, pod_template(8), QUEUE))
-    waits_for_nodes(owner, "both", "1 taint example.com/repair")
+    waits_for_nodes(owner, "both", "1 with taint example.com/repair")
     tolerant = pod_template(8)
     tolerant["spec"]["tolerations"] = [{"key": "example.com/repair", "operator": "Exists"}]
     owner.apply(job("tolerant", 2, tolerant, QUEUE))
