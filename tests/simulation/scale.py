@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from webhook.controllers.gangs import stops
 from webhook.controllers.ledger import stored
-from webhook.controllers.loop import dirty_set
+from webhook.controllers.loop import dirty_set, engine_feed, reconciler
 from webhook.core.ledger import pages
 
 BOUNDS: Final[tuple[tuple[Any, str, int | None], ...]] = (
@@ -13,6 +14,9 @@ BOUNDS: Final[tuple[tuple[Any, str, int | None], ...]] = (
     (pages, "PAGE_BYTES", None),
     (stored, "READ_AT_ONCE", 2),
     (dirty_set, "TAKEN_MAX", 3),
+    (engine_feed, "SETTLED_MAX", 2),
+    (stops, "STOPPED_MAX", 2),
+    (reconciler, "LOOKED_AT_MAX", 3),
 )
 """Each with what it becomes; None for the size of a page."""
 

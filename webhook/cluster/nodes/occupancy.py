@@ -200,10 +200,16 @@ class Occupancy:
         """How many gangs have to be looked at, beside those that are short of places."""
         return len(self._unsettled)
 
+    def look_again(self) -> bool:
+        """Have those looked at again that lack room; return whether there are any."""
+        lacking = self.short.keys() | self._unkept
+        self._unsettled |= lacking
+        return bool(lacking)
+
     def unsettled(self, most: int | None = None) -> list[Reservation]:
         """Return the reservations of ``most`` gangs whose allotments may have to change, of all where that is None."""
         if most is None:
-            self._unsettled |= self.short.keys() | self._unkept
+            self.look_again()
         return [self._entries[uid] for uid in sorted(self._unsettled & self._entries.keys())[:most]]
 
     def settle(self, changed: Iterable[Held], flavors: Mapping[str, Flavor]) -> bool:

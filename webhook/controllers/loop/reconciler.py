@@ -53,6 +53,10 @@ log = structlog.get_logger(__name__)
 TICK_SECONDS: Final = 1.0
 """Time-outs, renewals and labels are looked at this often."""
 
+LOOKED_AT_MAX: Final = 5_000
+"""A cycle decides about no more gangs once its searches for victims have looked at so many gangs, some 30 ms. One that
+finds more alone is the last."""
+
 
 class Reconciler:
     """One cluster's reconciler: it follows its feeds and, while it leads, writes its ledger."""
@@ -211,9 +215,12 @@ class Reconciler:
             await self._absorb_all(batch)
             if asyncio.get_running_loop().time() - self._last_tick >= TICK_SECONDS:
                 self._tick(batch, now)
-            self._gangs.settle_nodes()  # What was just released is for those first who lack room.
-            epoch = self._keeper.ledger.epoch
-            self._take_plan(self.engine.cycle(now, self._view.fences, epoch, most=self._room.most), batch, now)
+            # What was just released is for those first who lack room.
+            await self._gangs.settle_many_nodes(self._keeper.renew_if_due)
+            epoch, most = self._keeper.ledger.epoch, self._room.most
+            plan = self.engine.cycle(now, self._view.fences, epoch, most=most, looks=LOOKED_AT_MAX)
+            self._take_plan(plan, batch, now)
+            await self._stops.planned(plan, now, batch)
         claims = self.engine.claims()
         changed = batch.put or batch.drop or claims != self._keeper.claims
         # That a gang runs without an entry is believed of the ledger as it is stored, not as it is remembered.
@@ -399,7 +406,6 @@ class Reconciler:
                 batch.put[grown.uid] = grown
                 self._view.fences.put_reservation(grown)
                 self.dirty.add(grown.uid)
-        self._stops.planned(plan, now, batch)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 

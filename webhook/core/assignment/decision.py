@@ -456,6 +456,7 @@ class Attempt:
         """Return the gangs being stopped that this gang could have stopped itself: it may count on their room."""
         rules, found = preemptor.queue.preemption, []
         allocations = self.decider.allocations
+        allocations.looked_at += len(allocations.stopping)
         for uid in allocations.stopping:
             allocation = allocations.by_uid[uid]
             node = allocations.node_of(allocation)

@@ -165,7 +165,7 @@ def fair_targets(
                 continue
             found = [
                 Candidate(allocation, node, Variant.FAIR_SHARING)
-                for allocation in preemptor.allocations.of_queue(node.name).values()
+                for allocation in preemptor.allocations.to_look_at(node.name)
                 if was_given(allocation, needs) and preemptor.may_stop(allocation, rule)
             ]
             if found:

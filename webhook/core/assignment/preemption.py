@@ -197,7 +197,7 @@ def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> li
         return []
     found = [
         Candidate(allocation, preemptor.node, Variant.WITHIN_QUEUE)
-        for allocation in preemptor.allocations.of_queue(preemptor.node.name).values()
+        for allocation in preemptor.allocations.to_look_at(preemptor.node.name)
         if was_given(allocation, needs) and preemptor.may_stop(allocation, policy)
     ]
     return preemptor.in_order(found)
@@ -214,7 +214,7 @@ def may_be_stopped(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> It
             continue
         if node is not preemptor.node and (not node.reclaimable or within_own(usage, node, needs)):
             continue
-        for allocation in preemptor.allocations.of_queue(node.name).values():
+        for allocation in preemptor.allocations.to_look_at(node.name):
             if was_given(allocation, needs) and preemptor.may_stop(allocation, policy):
                 yield allocation
 
@@ -268,7 +268,7 @@ def _of_queue(
     preemptor: Preemptor, queue: Node, top: Node, needs: frozenset[FlavorResource], advantage: bool
 ) -> list[Candidate]:
     rules, found = preemptor.queue.preemption, []
-    for allocation in preemptor.allocations.of_queue(queue.name).values():
+    for allocation in preemptor.allocations.to_look_at(queue.name):
         if not was_given(allocation, needs) or not preemptor.may_stop(allocation, rules.reclaim_within_cohort):
             continue
         threshold = rules.max_priority_threshold

@@ -121,11 +121,20 @@ class EnsembleEngine:
 
     # -- decisions --------------------------------------------------------------------------------------------------
 
-    def cycle(self, now: float, fences: Fences, epoch: int, admit: bool = True, most: int | None = None) -> Plan:
+    def cycle(
+        self,
+        now: float,
+        fences: Fences,
+        epoch: int,
+        admit: bool = True,
+        most: int | None = None,
+        *,
+        looks: int | None = None,
+    ) -> Plan:
         """Decide as ``Engine.cycle`` does; what the plan says of an ensemble it says of each of its jobs."""
         self._now = now
         self._settle()
-        plan = self._engine.cycle(now, fences, epoch, admit, most)
+        plan = self._engine.cycle(now, fences, epoch, admit, most, looks=looks)
         if not self._groups:
             return plan
         going = {*(victim.uid for victim in plan.preempted), *(each.uid for each in plan.stopped)}

@@ -7,7 +7,7 @@ nothing is being stopped or claimed the two are one object.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from heapq import nsmallest
 
@@ -91,6 +91,8 @@ class Allocations:
         """The promise that is put aside while whoever it was made to is decided about."""
         self.version = 0
         """Grows with every change."""
+        self.looked_at = 0
+        """How many allocations searches have looked at for victims so far, each as often as it was."""
         self._rebased = 0
         """The version since which all trees are as they are now, but for what is in the next two."""
         self._changed: dict[Node, int] = {}
@@ -263,6 +265,12 @@ class Allocations:
     def of_queue(self, queue: str) -> Mapping[str, Allocation]:
         """Return the allocations charged to one queue, by uid."""
         return self._by_queue.get(queue, {})
+
+    def to_look_at(self, queue: str) -> Collection[Allocation]:
+        """Return the allocations charged to one queue, for a search that looks at all of them."""
+        found = self.of_queue(queue).values()
+        self.looked_at += len(found)
+        return found
 
     def lowest_priority(self, queue: str) -> int | None:
         """Return the lowest priority among the allocations of one queue; None when there are none."""

@@ -39,9 +39,11 @@ DRAINED_MAX: Final = 100
 class Cycle:
     """One run over everything that changed."""
 
-    def __init__(self, state: State, now: float, epoch: int, most: int | None = None) -> None:
+    def __init__(self, state: State, now: float, epoch: int, most: int | None = None, looks: int | None = None) -> None:
         self._state = state
-        self._now, self._epoch, self._most = now, epoch, most
+        self._now, self._epoch, self._most, self._looks = now, epoch, most, looks
+        self._looked_before: int | None = None
+        """At how many gangs searches had looked for victims when the first was decided about; None before that."""
         self._admitted: list[Reservation] = []
         self._preempted: list[Preempted] = []
         self._steps = 0
@@ -62,6 +64,7 @@ class Cycle:
         self._settle_claims()
         self._state.settle_guard(recheck=True)
         grown: list[Reservation] = []
+        self._looked_before = self._state.allocations.looked_at
         self._decide_all()
         booked_nodes.ask_next(self._state)
         while True:
@@ -71,11 +74,18 @@ class Cycle:
             # booked.
             woken = self._state.settle_bookings()
             if self._spent or not (self._state.settle_guard() or woken):
+                self._state.cut = self._tired and bool(self._state.pending.active)
                 return Plan(tuple(self._admitted), tuple(grown), tuple(self._preempted))
 
     @property
     def _spent(self) -> bool:
-        return self._most is not None and self._steps >= self._most
+        return self._tired or (self._most is not None and self._steps >= self._most)
+
+    @property
+    def _tired(self) -> bool:
+        if self._looks is None or self._looked_before is None:
+            return False
+        return self._state.allocations.looked_at - self._looked_before >= self._looks
 
     # -- the order --------------------------------------------------------------------------------------------------
 

@@ -165,10 +165,20 @@ class Engine:
 
     # -- decisions --------------------------------------------------------------------------------------------------
 
-    def cycle(self, now: float, fences: Fences, epoch: int, admit: bool = True, most: int | None = None) -> Plan:
+    def cycle(
+        self,
+        now: float,
+        fences: Fences,
+        epoch: int,
+        admit: bool = True,
+        most: int | None = None,
+        *,
+        looks: int | None = None,
+    ) -> Plan:
         """Decide about everything that changed and return the plan; with ``admit`` false nothing starts.
 
-        ``most`` ends the cycle after so many admissions and preemptions; the next cycle goes on where this one stopped.
+        ``most`` ends the cycle after so many admissions and preemptions, ``looks`` once searches for victims have
+        looked at so many gangs; the next cycle goes on where this one stopped.
         """
         state = self.state
         state.fences, state.now, state.followed = fences, now, None
@@ -179,12 +189,12 @@ class Engine:
         stopped = drain(state)
         if not admit:
             return Plan(stopped=stopped)
-        plan = self._decide(now, epoch, most)
+        plan = self._decide(now, epoch, most, looks)
         return Plan(plan.admitted, plan.grown, plan.preempted, stopped)
 
-    def _decide(self, now: float, epoch: int, most: int | None) -> Plan:
+    def _decide(self, now: float, epoch: int, most: int | None, looks: int | None) -> Plan:
         """Return what to admit, grow and preempt."""
-        return Cycle(self.state, now, epoch, most).run()
+        return Cycle(self.state, now, epoch, most, looks).run()
 
     def follow(self, now: float, fences: Fences, claims: Mapping[str, Claim]) -> None:
         """Let questions be answered as of ``now`` while another process decides; ``claims`` are those of its ledger.
@@ -210,10 +220,11 @@ class Engine:
 
     def next_wake(self, now: float) -> float | None:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
-        if self.state.draining or self.state.counts_on or (self.state.nodes is not None and self.state.nodes.has_due):
+        state, decayed = self.state, self.state.usage.decayed
+        goes_on = state.draining or state.cut or state.counts_on
+        if goes_on or (state.nodes is not None and state.nodes.has_due):
             return now
-        decayed = self.state.usage.decayed
-        times = (self.state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
+        times = (state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
         return min((max(time, now) for time in times if time is not None), default=None)
 
     def state_of(self, uid: str) -> GangState:

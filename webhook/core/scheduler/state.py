@@ -80,6 +80,8 @@ class State:
     """A queue may have started to drain."""
     draining: bool = False
     """More are to be stopped for that than the last cycle stopped."""
+    cut: bool = False
+    """The last cycle ended before all were decided about: its searches for victims had looked at so many gangs."""
     stirred: bool = True
     """Something changed that a claim may have waited for."""
 
@@ -455,6 +457,7 @@ class State:
         twin.now, twin.usage.decayed = self.now, None if self.usage.decayed is None else self.usage.decayed.copy()
         twin.stopped_for_share = dict(self.stopped_for_share)
         twin.undrained, twin.draining, twin.stirred = self.undrained, self.draining, self.stirred
+        twin.cut = self.cut
         twin.guard.watched = dict(self.guard.watched)
         twin.backfill.booked, twin.backfill.turns = dict(self.backfill.booked), dict(self.backfill.turns)
         twin.backfill.put_off, twin.backfill.recalled = dict(self.backfill.put_off), dict(self.backfill.recalled)

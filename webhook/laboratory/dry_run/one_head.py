@@ -91,6 +91,6 @@ class OneHeadEngine(Engine):
         untold = Reason(Code.PENDING_EVALUATION, f"has not had its turn; {ahead} of queue {queue.name} are ahead of it")
         return self.turns.verdicts.get(eclass, {}).get(uid, untold)
 
-    def _decide(self, now: float, epoch: int, most: int | None) -> Plan:
+    def _decide(self, now: float, epoch: int, most: int | None, looks: int | None) -> Plan:
         del most
         return one_head_cycle(self.turns, self.state, now, epoch)

@@ -93,17 +93,20 @@ def in_turn(run: Run) -> list[EquivalenceClass]:
     return [eclass for queue, eclass in eclasses if not queue.strict or eclass is queue.strict_head()]
 
 
+@pytest.mark.parametrize("bound", [{"most": 1}, {"looks": 1}])
 @BOTH
 @few
 @given(st.data())
-def test_one_cycle_decides_what_repeated_single_steps_would(rules: EngineSettings, data: st.DataObject) -> None:
+def test_one_cycle_decides_what_repeated_shorter_ones_would(
+    rules: EngineSettings, bound: dict[str, int], data: st.DataObject
+) -> None:
     run = Run.start(data, rules)
     for _ in range(data.draw(st.integers(1, 4))):
         run.events()
         twin, fences = run.world.engine.copy(), _copied(run.world)
         whole = run.cycle()
         steps = []
-        while plan := twin.cycle(run.world.now, fences, 1, most=1):
+        while (plan := twin.cycle(run.world.now, fences, 1, **bound)) or twin.state.cut:
             steps.append(plan)
         together = Plan(
             tuple(r for plan in steps for r in plan.admitted),
