@@ -83,11 +83,17 @@ class Field:
 
     def only(self, known: Sequence[str]) -> None:
         """Warn of members that are not among ``known``: they would be ignored in silence."""
-        for key, at in self.mapping().items():
-            if key not in known and len(self.problems) < PROBLEMS_MAX:
+        if not isinstance(self.value, Mapping):
+            self.mapping()
+            return
+        for written, value in self.value.items():
+            # An object may have thousands of members: of those that are not told nothing is made.
+            if len(self.problems) >= PROBLEMS_MAX:
+                return
+            if (key := str(written)) not in known:
                 close = get_close_matches(key, known, n=1)
                 meant = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-                at.warn("is not a field that Tutti knows; it has no effect", meant)
+                self._member(key, value).warn("is not a field that Tutti knows; it has no effect", meant)
 
     # -- scalars ----------------------------------------------------------------------------------------------------
 
