@@ -18,6 +18,8 @@ def send(
     server, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     trusted = ssl.create_default_context(cadata=b64decode(server["certificate-authority-data"]).decode())
     headers = {"Content-Type": kind, "Accept": accept or "application/json"}
+    if "as" in user:
+        headers["Impersonate-User"] = user["as"]
     if "token" in user:
         headers["Authorization"] = f"Bearer {user['token']}"
     else:

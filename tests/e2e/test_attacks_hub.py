@@ -41,7 +41,19 @@ PATHS: Final = {
 }
 REFUSED: Final = (403, 422)
 RECORD: Final = {"metadata": {"annotations": {names.DISPATCH: '{"phase":"nowhere","offer":"1.1"}'}}}
-STATUS: Final = {"status": {"conditions": [{"type": "Stolen", "status": "True", "reason": "X", "message": "x"}]}}
+STATUS: Final = {
+    "status": {
+        "conditions": [
+            {
+                "type": "Stolen",
+                "status": "True",
+                "reason": "X",
+                "message": "x",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ]
+    }
+}
 
 
 @pytest.fixture(scope="module")
