@@ -254,8 +254,6 @@ class Hub:
         if (job := self._jobs.get(which)) is not None:
             if new is None:
                 self._wake(which)
-            elif asyncio.get_running_loop().time() < job.shown_until and which not in self._driven:
-                job.look_at_seconds = min(job.look_at_seconds, job.shown_until)
             else:
                 self._wake(which, partial(job.last_read.has_copy, new.uid, new.resource_version))
 

@@ -50,8 +50,6 @@ not to run.
 """
 UNSEEN_SECONDS: Final = 3.0
 """So long an offer stays with a member that does not answer: another process may reach it, which made the offer."""
-SHOWN_SECONDS: Final = 1.0
-"""A gang's status is shown no more often than once in so long, however often its member changes it."""
 SEEN_SECONDS: Final = 0.5
 """So long the controller of a copy's kind is waited for to write that it has seen it."""
 SILENT_SECONDS: Final = 60.0
@@ -85,8 +83,6 @@ class FleetJob:
         """Loop time at which to look, for no watch shows what comes next: pods that go, a member that answers again."""
         self.rests_until = 0.0
         """Loop time before which no look is needed that nothing has asked for."""
-        self.shown_until = 0.0
-        """Loop time before which the status that was shown last is new enough."""
         self._known = NOWHERE
         """The record as it was read or written last, which says where to look first."""
         self.choice = Choice()
@@ -291,6 +287,7 @@ class FleetJob:
     ) -> Step:
         copy = None if found is None else found.sight.copy
         member = self._fleet.members.get(dispatch.member)
+        kind, namespace, name = self._kind, self.namespace, self.name
         try:
             match step:
                 case Step.OFFER if target is not None:
@@ -309,7 +306,7 @@ class FleetJob:
                     if await self._create(job, dispatch):
                         return self._watches(dispatch)
                 case Step.SWEEP if member is not None and copy is not None:
-                    await member.delete(self._kind, self.namespace, self.name, copy, as_read=True)
+                    await member.delete(kind, namespace, name, copy, as_read=True)
                 case Step.GRANT if copy is not None and self._moves_on(copy, found):
                     return Step.NOTHING
                 case Step.GRANT if copy is not None:
@@ -323,7 +320,7 @@ class FleetJob:
                         return self._watches(dispatch)
                 case Step.REPORT:
                     job = await self._report(job, found)
-                    if not wanted(self._kind, job):
+                    if not wanted(kind, job):
                         await self._delete(await self.write(job, dispatch.recalled(ENDED)), dispatch, found)
                 case Step.RECALL:
                     await self._delete(await self.write(job, dispatch.recalled(ENDED)), dispatch, found)
@@ -368,7 +365,10 @@ class FleetJob:
         return Step.NOTHING
 
     async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Write why a gang is nowhere; once a minute where another process found otherwise, which may write it back."""
+        """Write why a gang is nowhere, in place of what another process found once a minute only.
+
+        That one may not reach the same members, and would write it back as soon as it sees it changed.
+        """
         why, now = self._why(), asyncio.get_running_loop().time()
         if dispatch.phase is not Phase.NOWHERE or not self._refusals or why == dispatch.why:
             return
@@ -456,12 +456,8 @@ class FleetJob:
         if copy is None or copy.finished or failing(found.object.get("status") or {}):
             return
         # A copy that was not started yet has nothing to show.
-        if copy.uid != dispatch.copy_uid or not copy.permitted or (copy.suspended and not job.get("status")):
-            return
-        if (now := asyncio.get_running_loop().time()) < self.shown_until:
-            self.look_at_seconds = self.shown_until
-        elif await self._report(job, found) is not job:
-            self.shown_until = now + SHOWN_SECONDS
+        if copy.uid == dispatch.copy_uid and copy.permitted and (job.get("status") or not copy.suspended):
+            await self._report(job, found)
 
     async def _report(self, job: dict[str, Any], found: Look | None) -> dict[str, Any]:
         """Show the status of the copy that was found; return the job as it is then."""
