@@ -387,3 +387,22 @@ def test_a_flavor_that_only_observes_its_nodes_still_keeps_a_gang_in_the_rack_th
     there.put_node(NodeRecord("a", {"cpu": 4000}, {"kind": "f", "rack": "r1"}))
     made.submit(gang("g", "q", pods=5, placement={"near": Nearness("rack", required=True)}), 0.0)
     assert admitted(made) == []
+
+
+@pytest.mark.parametrize("ranks", [64, 66])
+def test_ranks_over_two_racks_are_written_rack_by_rack_of_at_most_64_nodes_and_all_room_is_kept_of_more(
+    ranks: int,
+) -> None:
+    made, there = engine(queue("q", ranks + 1), nodes={})
+    for number in range(ranks):
+        # By their names alone the nodes of both racks take turns.
+        there.put_node(NodeRecord(f"node-{number:02d}", {"cpu": 1000}, {"rack": f"r{number % 2}"}))
+    made.submit(gang("ranked", "q", pods=ranks, placement={"near": Nearness("rack", required=False)}), 0.0)
+    made.submit(gang("late", "q", created=1.0), 0.0)
+    (reservation,) = made.cycle(1.0, Fences(), epoch=1).admitted
+    assert reservation.name == "ranked"
+    assert sum(there.allotments["ranked"].places["main"].values()) == ranks, "nobody else has a node of it"
+    racks = [there.nodes[node].labels["rack"] for node in reservation.pod_sets[0].places]
+    assert racks == (["r0"] * 32 + ["r1"] * 32 if ranks == 64 else []), (
+        "which ranks go where is then left to the scheduler"
+    )
