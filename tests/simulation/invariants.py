@@ -265,9 +265,8 @@ class Invariants:
                 counts = noted.counts if after is None else after.counts
                 least, most = noted.counts, {**noted.counts, **before.counts}
                 odd = any(not least.get(name, 0) <= count <= most.get(name, 0) for name, count in counts.items())
-                held = held_by(before, counts)
-                if after is None or odd or held_by(after, counts) != held:
-                    holds = None if after is None else held_by(after, counts)
+                held, holds = held_by(before, counts), None if after is None else held_by(after, counts)
+                if odd or holds != held:
                     self._fail(f"{before} held {held} by {least} to {most}, after the rebuild {holds} by {counts}")
 
     def _fits(self, policies: Sequence[Trees], asked: Mapping[str, Reservation]) -> None:
