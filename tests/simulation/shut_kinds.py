@@ -20,7 +20,7 @@ KINDS: Final = ("Job", "JobSet", "JobSet", "PyTorchJob")
 """Those that jobs are of."""
 MOMENTS: Final = ("waiting", "starting", "running")
 """Where a gang of the kind is when that is refused."""
-NOTICED_SECONDS: Final = 20.0
+NOTICED_SECONDS: Final = 30.0
 """Four watches that are put off, and three refusals in a row, where nothing else is in the way."""
 ROOM_SECONDS: Final = 20.0
 """How long a kind is still refused once its gangs have their queues again."""
@@ -51,14 +51,16 @@ class ShutKinds:
         for turn in range(times):
             await asyncio.sleep(self._rng.uniform(0, 2 * seconds / times))
             moment = MOMENTS[turn % len(MOMENTS)]
-            if moment == "waiting":
+            # It lasts as long as all do: where that is longer than the story, nothing else would be met.
+            kept_waiting = moment == "waiting" and self._known_after < seconds
+            if kept_waiting:
                 # Or it would have started before anybody knew.
                 await self._stop_queues("Hold")
                 await asyncio.sleep(self._known_after - NOTICED_SECONDS)
             kind = await self._of_which_one_is(moment, seconds / 2)
             self._since[kind] = asyncio.get_running_loop().time()
             self._cluster.router.shut_off(RESOURCES[kind], self._rng.choice((403, 500)))
-            if moment == "waiting":
+            if kept_waiting:
                 await asyncio.sleep(self._known_after)
                 # From now on nothing else keeps it waiting.
                 await self._stop_queues("None")
