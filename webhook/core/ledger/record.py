@@ -7,7 +7,6 @@ illegal records hard to write.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Final
 
 from webhook.core.model.gang import Gang, PodPrice
@@ -22,7 +21,7 @@ MAX_JOBS_REQUEST: Final = 1000
 PLACES_MAX: Final = 64
 """Nodes that are written down of a pod set."""
 
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+NOTHING: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
