@@ -58,6 +58,7 @@ NOT_RUN: Final = {
         "needs an ElasticQuotaTree; tests/e2e/test_elastic_quota_tree.py has one"
     ),
     "make dist": "tests/unit/test_packaging.py",
+    "python -m benchmarks.bench_rights": "takes minutes, and prints figures",
     "make image": _IMAGE,
     "make image BASE=python:3.12-slim@sha256:": _IMAGE,
     "make image-check": _IMAGE,

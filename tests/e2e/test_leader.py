@@ -13,7 +13,7 @@ import yaml
 from tests.e2e.conftest import Team
 from tests.e2e.controlplane.install import NAMESPACE, Installation, Replica
 from tests.e2e.facts import told
-from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
 from tests.e2e.load import Load
 from tests.e2e.objects import GPU, job, pod_template
 from tests.e2e.queues import (
@@ -225,7 +225,7 @@ def test_what_runs_in_a_queue_that_vanished_while_tutti_was_down_stays_charged_t
     owner.create(job("new", 2, pod_template(), "left"))
     waits = wait_until(lambda: told(owner, "new", "Queued"), what="the other queue's job is told why it waits")[-1]
     assert f"{owner.namespace}/old" in waits
-    shown = {item["metadata"]["annotations"][FULL_NAME]: item for item in admin.in_namespace(NAMESPACE).items("queues")}
+    shown = wait_until(lambda: queues_shown(admin), what="the API server has found the read API again")
     assert shown[f"(deleted) {admin.namespace}-gone"]["status"]["usage"][GPU] == "2"
     owner.delete("job", "old")
     wait_until(lambda: len(owner.pods("job-name=new", "Running")) == 2, 60, "it starts when that is gone")
@@ -243,3 +243,12 @@ def test_a_leader_that_was_frozen_steps_down_when_it_wakes_and_writes_nothing(
     stays(lambda: breakable.leader is not frozen and len(started(team)) == 1, 3, "it leads no longer")
     assert frozen.component.running
     assert reserved(team.admin) == 1
+
+
+def queues_shown(admin: Kubectl) -> dict[str, Any]:
+    """Return the queues that the read API shows, by full name; none while the API server does not reach it."""
+    try:
+        found = admin.in_namespace(NAMESPACE).items("queues")
+    except KubectlError:
+        return {}
+    return {item["metadata"]["annotations"][FULL_NAME]: item for item in found}

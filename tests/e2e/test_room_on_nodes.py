@@ -184,8 +184,9 @@ def test_a_gang_that_has_to_be_in_one_row_starts_in_the_fullest_that_holds_it_an
     owner.apply(in_one_row("wide", 5, 4))
     wait_until(lambda: told(owner, "wide", "Queued"), SECONDS, "a gang of 20 is told why it waits")
     (said,) = told(owner, "wide", "Queued")
-    assert "TopologyPlacementFailed: asks 5 pods of" in said
-    assert f"within one {ROW}; none has room for all, left for most: 4; 5 fit anywhere" in said
+    assert "TopologyPlacementFailed: pod set main asks 5 pods of" in said
+    assert f"within one {ROW}; the largest, " in said
+    assert "holds 4 when nothing else runs there, 1 too few; it cannot start" in said
     owner.apply(in_one_row("fits", 3, 4))
     wait_until(lambda: running(owner, "fits") == 3, SECONDS, "a gang of 12 starts in the other row")
     assert nodes_of(owner, "fits") <= left

@@ -109,7 +109,7 @@ def test_when_one_is_in_the_way_of_a_lender_both_are_stopped_and_come_back_toget
     for name in ("left", "right"):
         owner.apply(job(name, 4, template(), "borrower"))
     wait_until(lambda: running(owner) == 8, what="together they use all of the cohort")
-    owner.apply(job("host", 2, pod_template(runtime="5s"), "lender"))
+    owner.apply(job("host", 2, pod_template(runtime="15s"), "lender"))
     wait_until(lambda: len(owner.pods("job-name=host", "Running")) == 2, 40, "the lender's job runs")
     for name in ("left", "right"):
         assert owner.get("job", name)["spec"]["suspend"] is True
