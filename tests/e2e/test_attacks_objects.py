@@ -6,6 +6,7 @@
 | a Job and a ConfigMap with what is nested 1,100 and 200,000 deep | the one is dropped, the other not read |
 | annotations of 200 kB, or of JSON in JSON | they are believed by nobody and cost nobody anything |
 | a kind that nobody can list | its jobs wait, all others start, and an event says so |
+| a kind whose conversion webhook dies while all runs | the same, and what runs of it keeps what it holds |
 """
 
 import copy
@@ -17,9 +18,9 @@ import pytest
 
 from tests.e2e.conftest import Team
 from tests.e2e.controlplane.install import NAMESPACE, Installation
-from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
+from tests.e2e.kubectl import Kubectl, KubectlError, stays, wait_until
 from tests.e2e.objects import job, jobset, pod_template
-from tests.e2e.queues import QUEUE, give_queue
+from tests.e2e.queues import QUEUE, give_queue, reservations
 
 GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 ROLES = ("tutti-read", "tutti-reconciler")
@@ -159,6 +160,72 @@ def test_a_kind_that_nobody_lets_us_list_stops_its_own_jobs_alone(breakable: Ins
         )
     wait_until(lambda: created(team.owner), timeout_seconds=60, what="the kind is read again")
     wait_until(lambda: len(team.owner.pods("jobset.sigs.k8s.io/jobset-name=read", phase="Running")) == 2)
+
+
+@contextmanager
+def unconvertible(admin: Kubectl, crd: str) -> Iterator[None]:
+    """Let the conversion webhook of a kind be dead, while all of it is stored in another version than is read."""
+    dead = admin.get("crd", crd)["spec"]["conversion"]
+    assert dead["strategy"] == "Webhook", "that of its project, which is not installed here"
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    older = {"name": "v1alpha1", "served": True, "storage": True, "schema": anything, "subresources": {"status": {}}}
+    stored_in_it = [
+        {"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}},
+        {"op": "replace", "path": "/spec/versions/0/storage", "value": False},
+        {"op": "add", "path": "/spec/versions/-", "value": older},
+    ]
+    admin("patch", "crd", crd, "--type=json", "-p", json.dumps(stored_in_it))
+    group = f"/apis/{crd.partition('.')[2]}"
+    wait_until(lambda: "v1alpha1" in admin("get", "--raw", group), what="both are served")
+    wait_until(lambda: stored_again(admin, crd), what="all of it is stored in that version")
+    admin("patch", "crd", crd, "--type=json", "-p", json.dumps([{**stored_in_it[0], "value": dead}]))
+    wait_until(lambda: "conversion webhook" in admin.refused("get", crd), what="nobody can list it")
+    try:
+        yield
+    finally:
+        admin("patch", "crd", crd, "--type=json", "-p", json.dumps(stored_in_it[:1]))
+
+
+def stored_again(admin: Kubectl, crd: str) -> bool:
+    try:
+        admin("label", crd, "--all", "--overwrite", "stored=again")
+    except KubectlError:
+        return False
+    return True
+
+
+@pytest.mark.own_cluster
+def test_a_kind_that_nobody_can_list_any_more_keeps_what_runs_of_it_and_gets_nothing_else(
+    breakable: Installation, team: Team
+) -> None:
+    """Its conversion webhook dies while all runs: what was read may be old, and nothing of it could be written."""
+    owner, of = team.owner, "jobset.sigs.k8s.io/jobset-name="
+    give_queue(team.admin, 4)
+    owner.create(jobset("runs", 2, pod_template(), QUEUE))
+    starts_whole(owner, "filler")
+    wait_until(lambda: len(owner.pods(f"{of}runs", phase="Running")) == 2, what="the JobSet runs")
+    owner.create(jobset("waits", 2, pod_template(), QUEUE))
+    wait_until(lambda: "waits" in owner("get", "workloads"), what="another waits for room")
+    with unconvertible(team.admin, "jobsets.jobset.x-k8s.io"):
+        wait_until(lambda: "KindUnread" in why(owner, "waits"), timeout_seconds=60, what="its workload says why")
+        owner.delete("job", "filler")
+        stays(
+            lambda: set(reservations(team.admin)) <= {"runs", "filler"}, 10, "it is given no room, the other keeps its"
+        )
+        starts_whole(owner, "beside")
+        assert set(reservations(team.admin)) == {"runs", "beside"}
+        assert len(owner.pods(f"{of}runs", phase="Running")) == 2
+        owner.delete("job", "beside")
+        wait_until(lambda: set(reservations(team.admin)) == {"runs"}, what="what ends gives its room back")
+    wait_until(lambda: len(owner.pods(f"{of}waits", phase="Running")) == 2, timeout_seconds=60, what="it starts")
+    assert set(reservations(team.admin)) == {"runs", "waits"}
+    assert all(replica.component.running for replica in breakable.replicas)
+
+
+def why(owner: Kubectl, name: str) -> str:
+    """Return the code of the reason for which a JobSet waits, by its workload."""
+    found = [each for each in owner.items("workloads") if each["metadata"]["name"].startswith(f"jobset-{name}")]
+    return str(found[0]["status"].get("reason", {}).get("code", "")) if found else ""
 
 
 def created(owner: Kubectl) -> bool:
