@@ -69,8 +69,8 @@ async def test_a_gang_whose_pods_do_not_all_fit_has_none_until_a_node_comes() ->
         await asyncio.sleep(10)
         assert await bound(cluster) == []
         assert reasons(replicas) == {
-            "pod set main asks 2 pods of 1 cpu; the nodes that could take them (1) hold 1 when nothing else runs there, "
-            "1 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
+            "pod set main asks 2 pods of 1 cpu; the nodes that could take them (1) hold 1 when nothing else runs "
+            "there, 1 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
         }
         await cluster.add_node("small-1", cpu="1")
         await asyncio.sleep(5)
