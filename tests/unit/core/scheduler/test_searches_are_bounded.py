@@ -180,6 +180,7 @@ def test_a_reason_looks_at_the_pods_of_those_alone_that_changed_and_at_no_nodes_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made, there = full()
+    there.put_node(replace(there.nodes["node-000"], name="spare", cordoned=True))
     made.submit(gang("wide", "q", cpu=4, pods=NODES + 1, priority=5, created=99.0), 1.0)
     assert stopped(made) == []
     read: list[str] = []
@@ -205,7 +206,7 @@ def test_a_reason_looks_at_the_pods_of_those_alone_that_changed_and_at_no_nodes_
     assert set(read) <= {"g000", "new"}
     cordoned = there.nodes["node-059"]
     there.put_node(replace(cordoned, cordoned=True))
-    assert "1 cordoned" in str(made.reason("wide"))
+    assert "2 cordoned" in str(made.reason("wide"))
 
 
 @given(
