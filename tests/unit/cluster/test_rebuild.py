@@ -53,6 +53,7 @@ NOT_REBUILT = {
     "places": "a wish, worked out again from the nodes",
     "job": "the engine's, while it takes an ensemble as one gang",
     "preemptible": "as its queue takes by now what its owner says",
+    "unknown": "another release's, which alone knows what it means",
 }
 
 
