@@ -30,9 +30,9 @@ FLEET_MUTANTS: Final = (
         "P1",
         "a permit is sent for what was granted and no longer",
         f"{FLEET}/steps.py",
-        "    copy = sight.copy\n    return Step.DELETE if",
+        "    copy = sight.copy\n    return HubStep.DELETE if",
         "    copy = sight.copy\n    if copy is not None and not (copy.permitted or copy.deleting):\n"
-        "        return Step.PERMIT\n    return Step.DELETE if",
+        "        return HubStep.PERMIT\n    return HubStep.DELETE if",
         FLEET_TESTS,
     ),
     Mutant(

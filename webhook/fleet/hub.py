@@ -18,7 +18,7 @@ from webhook import metrics
 from webhook.clock import Clock
 from webhook.core.fleet import strays
 from webhook.core.fleet.dispatch import Dispatch
-from webhook.core.fleet.steps import Step
+from webhook.core.fleet.steps import HubStep
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, NotFound
@@ -287,7 +287,7 @@ class Hub:
                 self._woken.pop(which, None)
                 step = await job.step()
                 self._note_unreadable(which, unreadable=False)
-                if step is Step.NOTHING and all(is_read() for is_read in self._woken.get(which, ())):
+                if step is HubStep.NOTHING and all(is_read() for is_read in self._woken.get(which, ())):
                     return
         except NotFound:
             return

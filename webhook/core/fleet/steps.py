@@ -11,7 +11,7 @@ from webhook.core.fleet.dispatch import Dispatch, Phase
 from webhook.core.fleet.sight import Copy, Sight
 
 
-class Step(StrEnum):
+class HubStep(StrEnum):
     """The next action for one gang."""
 
     NOTHING = "nothing"
@@ -67,7 +67,7 @@ def next_step(
     moves: bool,
     complete: bool,
     after_failure: AfterFailure = AfterFailure.END,
-) -> Step:
+) -> HubStep:
     """Return the next step.
 
     ``sight`` is of the member that the dispatch names; None while it does not answer. ``moves``: another member was
@@ -75,16 +75,16 @@ def next_step(
     lost or set back (rule P4); until then nothing is offered or granted.
     """
     if dispatch.phase is Phase.NOWHERE:
-        return Step.OFFER if wish.runs and moves and complete else Step.NOTHING
+        return HubStep.OFFER if wish.runs and moves and complete else HubStep.NOTHING
     if dispatch.phase is Phase.OFFERED:
         return _offered(wish, dispatch, sight, moves=moves, complete=complete)
     if sight is None or sight.cluster != dispatch.cluster:
         # P3: unreachable is not gone. P5: nor is what another cluster does not have.
-        return Step.NOTHING
+        return HubStep.NOTHING
     if dispatch.phase is Phase.GRANTED:
         return _granted(wish, dispatch, sight, after_failure)
     copy = sight.copy
-    return Step.DELETE if copy is not None and copy.uid == dispatch.copy_uid and not copy.deleting else Step.PROVE
+    return HubStep.DELETE if copy is not None and copy.uid == dispatch.copy_uid and not copy.deleting else HubStep.PROVE
 
 
 def eligible(wish: Wish, sight: Sight | None) -> bool:
@@ -108,42 +108,42 @@ def is_copy(wish: Wish, copy: Copy) -> bool:
     return copy.hub == wish.hub and bool(copy.job)
 
 
-def _offered(wish: Wish, dispatch: Dispatch, sight: Sight | None, *, moves: bool, complete: bool) -> Step:
+def _offered(wish: Wish, dispatch: Dispatch, sight: Sight | None, *, moves: bool, complete: bool) -> HubStep:
     if not wish.runs:
-        return Step.WITHDRAW
+        return HubStep.WITHDRAW
     if not complete:
-        return Step.NOTHING
+        return HubStep.NOTHING
     if moves:
-        return Step.OFFER
+        return HubStep.OFFER
     if sight is None or sight.cluster != dispatch.cluster or not eligible(wish, sight):
-        return Step.NOTHING
+        return HubStep.NOTHING
     copy = sight.copy
     if copy is None:
-        return Step.CREATE
+        return HubStep.CREATE
     if copy.deleting:
-        return Step.NOTHING
+        return HubStep.NOTHING
     if copy.given_up:
-        return Step.SWEEP
+        return HubStep.SWEEP
     if copy.permitted:
         # Only a record that was set back knows nothing of it: ``strays`` has it adopted.
-        return Step.NOTHING
+        return HubStep.NOTHING
     if (copy.job, copy.offer) != (wish.job, dispatch.offer):
-        return Step.SWEEP
-    return Step.GRANT if sight.reserved else Step.NOTHING
+        return HubStep.SWEEP
+    return HubStep.GRANT if sight.reserved else HubStep.NOTHING
 
 
-def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterFailure) -> Step:
+def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterFailure) -> HubStep:
     copy = sight.copy
     if not wish.runs or copy is None or copy.uid != dispatch.copy_uid or copy.deleting or copy.given_up:
-        return Step.RECALL
+        return HubStep.RECALL
     if copy.failed and after_failure is not AfterFailure.END:
-        return Step.FAIL_OVER if after_failure is AfterFailure.MOVE else Step.NOTHING
+        return HubStep.FAIL_OVER if after_failure is AfterFailure.MOVE else HubStep.NOTHING
     if copy.finished:
         # Once the hub's job shows how it ended it does not run any more, and is recalled for that.
-        return Step.REPORT
+        return HubStep.REPORT
     if copy.permitted:
-        return Step.NOTHING
+        return HubStep.NOTHING
     if not sight.reserved:
         # The member gave the room back before the permit came.
-        return Step.RECALL
-    return Step.PERMIT if copy.version == dispatch.copy_version else Step.GRANT
+        return HubStep.RECALL
+    return HubStep.PERMIT if copy.version == dispatch.copy_version else HubStep.GRANT

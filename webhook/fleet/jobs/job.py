@@ -14,7 +14,7 @@ from webhook.core.fleet import proof
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
-from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, next_step, why_not
+from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
@@ -99,7 +99,7 @@ class FleetJob:
         """Why it is nowhere, as this process wrote it last, and when."""
         self._telling = Telling(fleet, kind, namespace)
 
-    async def step(self) -> Step:
+    async def step(self) -> HubStep:
         """Look, and take one step; NOTHING when there is none, or a watch will show what comes of it.
 
         Raises ApiError, UnreadableRecord.
@@ -117,7 +117,7 @@ class FleetJob:
         self.waits_for = dispatch.member if dispatch.phase in (Phase.OFFERED, Phase.RECALLED) else ""
         self.look_at_seconds = 0.0 if dispatch.phase is Phase.RECALLED else inf
         if not settled:
-            return Step.NOTHING
+            return HubStep.NOTHING
         if found is not None and found.sight.copy is not None:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
@@ -133,12 +133,12 @@ class FleetJob:
         try:
             step = await self._take(step, job, dispatch, found, target)
             self.last_read.end()
-            if step is Step.NOTHING and self._rests(wish, dispatch, sight):
+            if step is HubStep.NOTHING and self._rests(wish, dispatch, sight):
                 self.rests_until = asyncio.get_running_loop().time() + REST_SECONDS
             return step
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
-            return Step.NOTHING
+            return HubStep.NOTHING
 
     @staticmethod
     def _rests(wish: Wish, dispatch: Dispatch, sight: Sight | None) -> bool:
@@ -283,14 +283,14 @@ class FleetJob:
     # -- acting -------------------------------------------------------------------------------------------------------
 
     async def _take(
-        self, step: Step, job: dict[str, Any], dispatch: Dispatch, found: Look | None, target: Target | None
-    ) -> Step:
+        self, step: HubStep, job: dict[str, Any], dispatch: Dispatch, found: Look | None, target: Target | None
+    ) -> HubStep:
         copy = None if found is None else found.sight.copy
         member = self._fleet.members.get(dispatch.member)
         kind, namespace, name = self._kind, self.namespace, self.name
         try:
             match step:
-                case Step.OFFER if target is not None:
+                case HubStep.OFFER if target is not None:
                     epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self._why(target.member)
                     offered = dispatch.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
@@ -299,48 +299,48 @@ class FleetJob:
                     await self._leave(dispatch, copy)
                     if created:
                         return self._watches(offered)
-                case Step.WITHDRAW:
+                case HubStep.WITHDRAW:
                     await self.write(job, dispatch.withdrawn("it must not run"))
                     await self._leave(dispatch, copy)
-                case Step.CREATE:
+                case HubStep.CREATE:
                     if await self._create(job, dispatch):
                         return self._watches(dispatch)
-                case Step.SWEEP if member is not None and copy is not None:
+                case HubStep.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
-                case Step.GRANT if copy is not None and self._moves_on(copy, found):
-                    return Step.NOTHING
-                case Step.GRANT if copy is not None:
+                case HubStep.GRANT if copy is not None and self._moves_on(copy, found):
+                    return HubStep.NOTHING
+                case HubStep.GRANT if copy is not None:
                     promised = self._fleet.member(dispatch.member).stops_after_seconds
                     granted = dispatch.granted(copy.uid, copy.version, promised)
                     await self.write(job, granted)
                     if await self._permit(job, granted):
                         return self._watches(granted)
-                case Step.PERMIT:
+                case HubStep.PERMIT:
                     if await self._permit(job, dispatch):
                         return self._watches(dispatch)
-                case Step.REPORT:
+                case HubStep.REPORT:
                     job = await self._report(job, found)
                     if not wanted(kind, job):
                         await self._delete(await self.write(job, dispatch.recalled(ENDED)), dispatch, found)
-                case Step.RECALL:
+                case HubStep.RECALL:
                     await self._delete(await self.write(job, dispatch.recalled(ENDED)), dispatch, found)
-                case Step.FAIL_OVER:
+                case HubStep.FAIL_OVER:
                     failed = dispatch.failed_over(f"it failed in {dispatch.member}")
                     await self._delete(await self.write(job, failed), dispatch, found)
-                case Step.DELETE:
+                case HubStep.DELETE:
                     await self._delete(job, dispatch, found)
-                case Step.PROVE if member is not None and found is not None:
+                case HubStep.PROVE if member is not None and found is not None:
                     return await self._prove(job, member, dispatch, found.sight)
                 case _:
                     await self._say_why(job, dispatch)
                     await self._mirror(job, dispatch, found)
                     if dispatch.phase is Phase.NOWHERE and stopped(self._kind, job):
                         await self._store_status(job, {})
-                    return Step.NOTHING
+                    return HubStep.NOTHING
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
             self.look_at_seconds = 0.0
-            return Step.NOTHING
+            return HubStep.NOTHING
         return step
 
     def _moves_on(self, copy: Copy, found: Look | None) -> bool:
@@ -356,13 +356,13 @@ class FleetJob:
         self.look_at_seconds = self._reserved[1] + SEEN_SECONDS
         return now < self.look_at_seconds
 
-    def _watches(self, dispatch: Dispatch) -> Step:
+    def _watches(self, dispatch: Dispatch) -> HubStep:
         """Look again when its member shows what it does with a copy as it was just written; or says why it waits."""
         self.waits_for = ""
         if dispatch.phase is Phase.OFFERED:
             now = asyncio.get_running_loop().time()
             self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
-        return Step.NOTHING
+        return HubStep.NOTHING
 
     async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Write why a gang is nowhere, in place of what another process found once a minute only.
@@ -429,7 +429,7 @@ class FleetJob:
                 await self._report(job, found)
         await member.delete(self._kind, self.namespace, self.name, copy, as_read=shows_its_end)
 
-    async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, sight: Sight) -> Step:
+    async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, sight: Sight) -> HubStep:
         """Take what was seen after the recall as the first piece of evidence, and ask for the others."""
         so_far, copy = self._proof, sight.copy
         if so_far is None or (so_far.cluster, so_far.copy_uid) != (dispatch.cluster, dispatch.copy_uid):
@@ -437,15 +437,15 @@ class FleetJob:
         if so_far.wanted is Evidence.COPY:
             so_far = self._proof = so_far.found(gone=copy is None or copy.uid != dispatch.copy_uid)
         if so_far.wanted is Evidence.COPY:
-            return Step.NOTHING
+            return HubStep.NOTHING
         while so_far.wanted is not Evidence.COMPLETE:
             gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, dispatch)
             so_far = self._proof = so_far.found(gone=gone)
             if not gone:
-                return Step.NOTHING
+                return HubStep.NOTHING
         if so_far.proves(dispatch):
             await self.write(job, dispatch.proven_gone())
-        return Step.PROVE
+        return HubStep.PROVE
 
     async def _mirror(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
         """Show the member's status on the hub's job while it runs there."""

@@ -8,7 +8,7 @@ import pytest
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.silence import Heard, longest_grace_seconds, surely_stopped_seconds
-from webhook.core.fleet.steps import Step, Wish, next_step
+from webhook.core.fleet.steps import HubStep, Wish, next_step
 from webhook.core.fleet.strays import Verdict, verdict
 from webhook.core.model.gang import GRACE_SECONDS_MAX
 
@@ -58,8 +58,8 @@ def test_a_promise_is_that_of_the_grant_and_ends_with_it() -> None:
 
 def test_a_copy_that_was_given_up_is_permitted_no_more() -> None:
     sight = Sight("cluster-a", True, GIVEN_UP, reserved=True)
-    assert next_step(WISH, GRANTED, sight, moves=False, complete=True) is Step.RECALL
-    assert next_step(WISH, OFFERED, sight, moves=False, complete=True) is Step.SWEEP
+    assert next_step(WISH, GRANTED, sight, moves=False, complete=True) is HubStep.RECALL
+    assert next_step(WISH, OFFERED, sight, moves=False, complete=True) is HubStep.SWEEP
     assert verdict(GIVEN_UP, "cluster-a", GRANTED, swept=True, complete=True) is Verdict.KEEP
     for elsewhere in (NOWHERE, OFFERED.offered(3, "b", "cluster-b"), replace(GRANTED, copy_uid="another")):
         assert verdict(GIVEN_UP, "cluster-a", elsewhere, swept=True, complete=True) is Verdict.SWEEP

@@ -14,7 +14,7 @@ from webhook.core.fleet import proof, strays
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Offer, Phase
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
-from webhook.core.fleet.steps import AfterFailure, Step, Wish, eligible, is_copy, next_step
+from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, is_copy, next_step
 from webhook.core.fleet.strays import Verdict
 
 MEMBERS = ("a", "b", "c")
@@ -202,28 +202,28 @@ class World:
         self.counts[step] = self.counts.get(step, 0) + 1
         copy = None if sight is None else sight.copy
         match step:
-            case Step.OFFER if choice is not None:
+            case HubStep.OFFER if choice is not None:
                 self._write(job, known, dispatch.offered(self.epoch, *choice))
-            case Step.WITHDRAW:
+            case HubStep.WITHDRAW:
                 self._write(job, known, dispatch.withdrawn("stopped"))
-            case Step.CREATE:
+            case HubStep.CREATE:
                 self._send(dispatch.member, step, lambda there: there.create(job, known.uid, dispatch.offer))
-            case Step.SWEEP if copy is not None:
+            case HubStep.SWEEP if copy is not None:
                 self._send(dispatch.member, step, lambda there: there.delete(job, copy.uid, copy.version))
-            case Step.GRANT if copy is not None:
+            case HubStep.GRANT if copy is not None:
                 self._write(job, known, dispatch.granted(copy.uid, copy.version))
-            case Step.PERMIT:
+            case HubStep.PERMIT:
                 uid, version = dispatch.copy_uid, dispatch.copy_version
                 self._send(dispatch.member, step, lambda there: there.permit(job, dispatch.offer, uid, version))
-            case Step.REPORT:
+            case HubStep.REPORT:
                 self._send(None, step, lambda _: self._store(job, known, replace(known, over=True)))
-            case Step.RECALL:
+            case HubStep.RECALL:
                 self._write(job, known, dispatch.recalled("over"))
-            case Step.FAIL_OVER:
+            case HubStep.FAIL_OVER:
                 self._write(job, known, dispatch.failed_over("failed"))
-            case Step.DELETE:
+            case HubStep.DELETE:
                 self._send(dispatch.member, step, lambda there: there.delete(job, dispatch.copy_uid, None))
-            case Step.PROVE:
+            case HubStep.PROVE:
                 self._prove(mind, job, known)
 
     def _choice(self, mind: Mind, job: str, known: Job) -> tuple[str, str] | None:
