@@ -70,7 +70,7 @@ def reads_back(node: ast.expr, known: set[str]) -> bool:
             apart = attr in TAKES_APART and is_message(value, known)
             return apart or (attr in MATCHES and any(is_message(argument, known) for argument in args))
         case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[where]):
-            return is_message(where, known) or (is_text(left) and names_a_node(where))
+            return is_message(where, known) or (is_text(left) and names_who_refuses(where))
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[ast.Constant(value=str(text))]):
             return bool(text) and is_message(left, known)
     return False
@@ -80,9 +80,9 @@ def is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def names_a_node(node: ast.expr) -> bool:
+def names_who_refuses(node: ast.expr) -> bool:
     """Whether an expression is the name of what says no, from whose spelling nothing may be told."""
-    return isinstance(node, ast.Attribute) and node.attr == "node"
+    return isinstance(node, ast.Attribute) and node.attr == "where"
 
 
 def test_no_code_reads_our_own_messages_back() -> None:
@@ -121,7 +121,7 @@ def test_what_blocks_a_gang_is_a_value_until_somebody_asks() -> None:
         "return _PROBLEM.fullmatch(error.message)",
         'return re.match("a", reason.message)',
         'return "asks" in problem.why',
-        'return reason.node if " " in reason.node else ""',
+        'return reason.where if " " in reason.where else ""',
         'text = str(error)\n    return text.removeprefix("Value error, ")',
         'return str(amount).removeprefix("asks ")',
         'return problem.why == "is missing"',

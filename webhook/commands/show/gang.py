@@ -99,7 +99,7 @@ def _why(status: Document) -> list[tuple[str, str]]:
     if "asked" in reason or "limit" in reason:
         numbers = [f"{name} {reason[name]}" for name in ("asked", "used", "limit") if name in reason]
         flavor = f" of flavor {reason['flavor']}" if "flavor" in reason else ""
-        where = f" at {reason['node']}" if "node" in reason else ""
+        where = f" at {reason['where']}" if "where" in reason else ""
         lines.append(("numbers", f"{resource_text(reason.get('resource', ''))}{flavor}{where}: {', '.join(numbers)}"))
     for index, holder in enumerate(reason.get("holders", ())):
         lines.append(("" if index else "held by", f"{holder['gang']} ({holder['amount']})"))

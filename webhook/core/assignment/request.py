@@ -225,7 +225,7 @@ def _undeclared(queue: Queue, found: Sequence[tuple[PodSet, tuple[Want, ...]]]) 
     return Reason(
         Code.NO_MATCHING_FLAVOR,
         message=some(found, NAMED_MAX, told, "; "),
-        node=f"queue {queue.name}",
+        where=f"queue {queue.name}",
         resource=want.resource,
         asked=want.amount({pod_set.name: pod_set.count}),
         help=f"add {some(resources, NAMED_MAX)} to a resource group of the queue, or ask for none of it",

@@ -79,7 +79,7 @@ class BehindStarved:
     queue_used: int
     queue_owns: int
     """Of ``key``."""
-    node: str
+    where: str
     """Where the gang that waits would take the room, with what it asks there and what is taken."""
     asked: int
     used: int
@@ -107,7 +107,7 @@ def reason_of(barrier: Barrier) -> Reason:
             of, sets = ", ".join(resources), "pod set" if len(pod_sets) == 1 else "pod sets"
             text = f"{fence} bounds {of}, which not every container of {sets} {some(pod_sets, NAMED_MAX)} states"
             tip = f"state {of} in every container, or let a LimitRange fill it in"
-            return Reason(Code.FENCED, text, node=fence, resource=resources[0], help=tip)
+            return Reason(Code.FENCED, text, where=fence, resource=resources[0], help=tip)
         case BehindHead(head, why, seconds, queue, _):
             what = f"would pass {head}" if queue is None else f"would delay {head}, head of queue {queue}"
             text = f"{what}: {why.value.format(max(0, seconds))}"
@@ -135,7 +135,7 @@ def _fence_full(barrier: FenceFull) -> Reason:
         tip = f"{render_all(lacks)}; end something there, or raise the ResourceQuota"
     return Reason(
         Code.FENCED,
-        node=barrier.fence,
+        where=barrier.fence,
         resource=barrier.resource,
         asked=barrier.asked,
         used=barrier.used,
@@ -164,11 +164,11 @@ def _behind_starved(barrier: BehindStarved) -> Reason:
     return Reason(
         Code.BEHIND_STARVED,
         "; ".join(waiting),
-        node=barrier.node,
+        where=barrier.where,
         resource=barrier.key.resource,
         flavor=barrier.key.flavor,
         asked=barrier.asked,
         used=barrier.used,
         limit=barrier.limit,
-        help=f"it starts after {' and '.join(who for who, _ in needed)}, or once {barrier.node} uses less than its own",
+        help=f"it starts after {' and '.join(who for who, _ in needed)}, or once {barrier.where} uses less than its own",
     )

@@ -38,7 +38,7 @@ def reason_for(reason: Reason, namespace: str, namespaces: Container[str]) -> Re
     return replace(
         reason,
         message=text_for(reason.message, namespace, namespaces),
-        node=text_for(reason.node, namespace, namespaces),
+        where=text_for(reason.where, namespace, namespaces),
         help=text_for(reason.help, namespace, namespaces),
         holders=own if len(own) == len(reason.holders) else (*own, Holder("other namespaces", others)),
     )

@@ -54,19 +54,19 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why not now: which node or fence, which resource, the numbers, who holds it and what would help."""
+    """Why not now: which queue, cohort or fence, which resource, the numbers, who holds it and what would help."""
 
     code: Code
     message: str = ""
     """Free text where the numbers do not tell it all."""
-    node: str = ""
+    where: str = ""
     """The queue, cohort or ``ResourceQuota namespace/name`` that says no."""
     resource: str = ""
     flavor: str = ""
     asked: int | None = None
     used: int | None = None
     limit: int | None = None
-    """What the node can hold at most, now."""
+    """What it can hold at most, now."""
     holders: tuple[Holder, ...] = field(default=())
     help: str = ""
     """What would have to end or change for the gang to start."""
@@ -79,9 +79,9 @@ class Reason:
             parts.append(f"asks {counted_jobs.amount_text(self.asked, self.resource)}")
         if self.limit is not None:
             used = "" if self.used is None else f", {self._amount(self.used)} used"
-            parts.append(f"{self.node} has {self._amount(self.limit)}{used}")
-        elif self.node and not self.message:
-            parts.append(f"at {self.node}")
+            parts.append(f"{self.where} has {self._amount(self.limit)}{used}")
+        elif self.where and not self.message:
+            parts.append(f"at {self.where}")
         if self.holders:
             parts.append("held by " + ", ".join(f"{h.gang} ({self._amount(h.amount)})" for h in self.holders))
         if self.help:

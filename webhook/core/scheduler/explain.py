@@ -109,7 +109,7 @@ def _of_blocks(blocks: tuple[Block, ...], node: Node, request: Request, counts: 
         return Reason(
             Code.NO_MATCHING_FLAVOR,
             message="; ".join(dict.fromkeys(b.message for b in blocks if b.code is Code.NO_MATCHING_FLAVOR)),
-            node=str(node),
+            where=str(node),
             resource=block.key.resource,
             help="change the gang's node selector, affinity or tolerations, or the queue's flavors",
         )
@@ -131,7 +131,7 @@ def never(gang: Gang, request: Request, queue: Queue, node: Node) -> Reason | No
     if assignment.mode is Mode.FIT:
         return None
     found = _of_blocks(assignment.decisive, node, request, gang.least_counts)
-    return found or Reason(Code.EXCEEDS_MAX_QUOTA, node=str(node))
+    return found or Reason(Code.EXCEEDS_MAX_QUOTA, where=str(node))
 
 
 def _exceeds(node: Node, block: Block, others: tuple[Block, ...]) -> Reason:
@@ -140,7 +140,7 @@ def _exceeds(node: Node, block: Block, others: tuple[Block, ...]) -> Reason:
     tip = f"it can never start: ask for at most what {node} can hold, or raise its quota"
     return Reason(
         Code.EXCEEDS_MAX_QUOTA,
-        node=str(_cap(node, block.key, limit)),
+        where=str(_cap(node, block.key, limit)),
         resource=block.key.resource,
         flavor=block.key.flavor,
         asked=block.asked,
@@ -175,7 +175,7 @@ def _short(lacking: tuple[Block, ...], node: Node, allocations: Allocations, mod
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
     return Reason(
         Code.WAITING_FOR_QUOTA,
-        node=str(binding),
+        where=str(binding),
         resource=block.key.resource,
         flavor=block.key.flavor,
         asked=block.asked,
@@ -429,6 +429,6 @@ def awaiting(going: list[Allocation], node: Node) -> Reason:
     return Reason(
         Code.WAITING_FOR_PREEMPTED,
         f"{some(going, HOLDERS_SHOWN) or 'others'} being stopped to make room",
-        node=str(node),
+        where=str(node),
         help="it starts when they are gone",
     )

@@ -243,7 +243,7 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
             snapshot.victims.update((victim.allocation.uid, victim) for victim in decision.victims)
             snapshot.preempted += stop_all(snapshot.state, eclass.queue, head, decision.victims)
     else:
-        _tell(snapshot, eclass, Reason(Code.WAITING_FOR_QUOTA, OUTRUN, node=str(eclass.queue.node)))
+        _tell(snapshot, eclass, Reason(Code.WAITING_FOR_QUOTA, OUTRUN, where=str(eclass.queue.node)))
 
 
 def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:

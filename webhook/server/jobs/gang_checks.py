@@ -174,7 +174,7 @@ def _explained(reason: Reason, gang: Gang) -> str:
     asked = counted_jobs.amount_text(reason.asked, reason.resource)
     limit = quantity.render(reason.limit, reason.resource)
     flavor = f" of flavor {reason.flavor}" if reason.flavor else ""
-    first = f"{gang} asks {asked}, {reason.node} can hold at most {limit}{flavor}"
+    first = f"{gang} asks {asked}, {reason.where} can hold at most {limit}{flavor}"
     return "; ".join([first, *(render(each) for each in reason.blockers if isinstance(each, TooMuch))])
 
 

@@ -170,7 +170,7 @@ def _past_assignments(facts: Facts) -> Iterable[dict[str, Any]]:
 def reason_document(reason: Reason) -> dict[str, Any]:
     """Return a typed reason as it stands in a status: amounts as quantities, empty parts left out."""
     document: dict[str, Any] = {"code": str(reason.code)}
-    for name in ("message", "node", "resource", "flavor", "help"):
+    for name in ("message", "where", "resource", "flavor", "help"):
         if text := getattr(reason, name):
             document[name] = text
     for name in ("asked", "used", "limit"):

@@ -38,7 +38,7 @@ _REASON: Final = _object(
     "Why the gang waits: which queue, cohort or ResourceQuota says no, and the numbers.",
     code=_text("Kind of reason, for example WaitingForQuota or ResourceQuotaExceeded."),
     message=_text("What the numbers do not tell."),
-    node=_text("The queue, cohort or ResourceQuota that says no."),
+    where=_text("The queue, cohort or ResourceQuota that says no."),
     resource=_text("Resource that is short."),
     flavor=_text("Flavor that is short."),
     asked=_text("What the gang asks of it."),

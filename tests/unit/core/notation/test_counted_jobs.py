@@ -13,7 +13,7 @@ def test_a_reason_speaks_of_jobs(resource: str) -> None:
     said = str(
         Reason(
             Code.WAITING_FOR_QUOTA,
-            node="queue research",
+            where="queue research",
             resource=resource,
             asked=1000,
             used=3000,

@@ -35,4 +35,4 @@ def test_what_other_namespaces_hold_is_one_amount() -> None:
     told = reason_for(reason, "team-a", NAMESPACES)
     assert told.holders == (Holder("team-a/mine", 1), Holder("loose pods", 4), Holder("other namespaces", 5))
     assert not any(name in str(told) for name in ("team-b", "n/y", "/x"))
-    assert told.node == "research"
+    assert told.where == "research"

@@ -46,7 +46,7 @@ def test_the_reason_names_node_numbers_and_holders() -> None:
     world.cycle()
     reason = world.engine.reason("second")
     assert reason is not None
-    assert (reason.code, reason.node, reason.resource, reason.flavor) == (
+    assert (reason.code, reason.where, reason.resource, reason.flavor) == (
         Code.WAITING_FOR_QUOTA,
         "queue a",
         "cpu",
@@ -87,7 +87,7 @@ def test_a_queue_borrows_idle_quota_of_its_cohort_up_to_its_limit() -> None:
     world.submit(*(gang(f"g{i}", "a", 1, created=i) for i in range(8)))
     assert len(world.cycle()) == 6
     assert world.used("c") == 6
-    assert world.engine.reason("g6").node == "queue a"
+    assert world.engine.reason("g6").where == "queue a"
 
 
 def test_lending_limits_keep_quota_private() -> None:
@@ -109,7 +109,7 @@ def test_cohort_limits_bind_the_whole_subtree() -> None:
     )
     world.submit(gang("six", "a", 6))
     assert world.cycle() == []
-    assert world.engine.reason("six").node == "cohort left"
+    assert world.engine.reason("six").where == "cohort left"
     assert world.submit(gang("five", "b", 5)).cycle() == ["five"]
 
 
@@ -378,8 +378,8 @@ def test_what_can_never_fit_is_known_beforehand() -> None:
     assert world.engine.potential(gang("g", "a", 6)) is None
     reason = world.engine.potential(gang("g", "a", 7))
     assert reason is not None
-    assert (reason.node, reason.asked, reason.limit) == ("queue a", 7000, 6000)
-    assert world.engine.potential(gang("g", "b", 9)).node == "cohort c"
+    assert (reason.where, reason.asked, reason.limit) == ("queue a", 7000, 6000)
+    assert world.engine.potential(gang("g", "b", 9)).where == "cohort c"
 
 
 def test_what_can_never_fit_is_asked_of_the_present_policy_and_of_each_shape() -> None:
@@ -428,7 +428,7 @@ def test_a_lowered_quota_stops_admission_in_the_whole_cohort_until_it_is_paid_ba
     world.cycle()
     world.set_policy(queue("a", 1, cohort="c"), queue("b", 2, cohort="c"))
     assert world.submit(gang("small", "b", 1)).cycle() == []
-    assert world.engine.reason("small").node == "cohort c"
+    assert world.engine.reason("small").where == "cohort c"
     assert world.end("big").cycle() == ["small"]
 
 
@@ -469,7 +469,7 @@ def test_the_reason_names_the_node_where_most_is_missing() -> None:
     assert world.cycle() == ["own", "runs"]
     reason = world.engine.reason("late")
     assert reason is not None
-    assert (reason.node, reason.used, reason.limit) == ("cohort org", 14_000, 14_000)
+    assert (reason.where, reason.used, reason.limit) == ("cohort org", 14_000, 14_000)
     assert "7 more cpu" in reason.help
 
 

@@ -23,7 +23,7 @@ def test_a_follower_names_the_resource_quota_that_is_full() -> None:
     assert world.submit(running, late).cycle() == ["running"]
     reason = follower(world, running, late).reason("late")
     assert reason is not None
-    assert (reason.code, reason.node, reason.used) == (Code.FENCED, "ResourceQuota team/rq", 3000)
+    assert (reason.code, reason.where, reason.used) == (Code.FENCED, "ResourceQuota team/rq", 3000)
     assert reason == world.engine.reason("late")
 
 

@@ -183,7 +183,7 @@ async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> No
 async def test_a_gang_that_can_never_fit_is_stored_with_the_numbers_in_a_warning() -> None:
     seen = view()
     seen.policy = Policy(queues={"research": Queue("research", "volcano")})
-    never = Reason(Code.EXCEEDS_MAX_QUOTA, node="queue research", resource=GPU, asked=16_000, limit=8_000)
+    never = Reason(Code.EXCEEDS_MAX_QUOTA, where="queue research", resource=GPU, asked=16_000, limit=8_000)
     answer = await create(Gate(seen, potential=lambda gang: never), stored(gpu="4"))
     assert answer.allowed
     assert "asks 16 nvidia.com/gpu, queue research can hold at most 8" in answer.warnings[0]
