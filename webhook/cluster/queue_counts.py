@@ -13,7 +13,7 @@ from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.policy import LocalQueue, Queue, StopPolicy, heir
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.quota.tree import Node
+from webhook.core.quota.tree import Vertex
 from webhook.jobs.reading.record import JobRecord
 
 Usage = dict[FlavorResource, int]
@@ -51,22 +51,22 @@ class Counts:
     inherited: Mapping[str, QueueTotals] = field(default_factory=dict)
     """By cohort: what holds quota of queues that are gone and is charged there."""
 
-    def below(self, node: Node) -> QueueTotals:
+    def below(self, vertex: Vertex) -> QueueTotals:
         """Return the numbers of a queue, or of everything at and below a cohort together."""
         total = QueueTotals()
-        for each in node.below():
+        for each in vertex.below():
             totals = (self.queues if each.is_queue else self.inherited).get(each.name)
             if totals is not None:
                 total.add(totals)
         return total
 
-    def charged(self, node: Node) -> Usage:
+    def charged(self, vertex: Vertex) -> Usage:
         """Return what is charged to a queue, or to a cohort: there only what its children use beyond what they lend to
         nobody, as its quota has only what they lend.
         """
-        totals = (self.queues if node.is_queue else self.inherited).get(node.name)
+        totals = (self.queues if vertex.is_queue else self.inherited).get(vertex.name)
         usage = {} if totals is None else dict(totals.usage)
-        for child in node.children:
+        for child in vertex.children:
             for key, amount in self.charged(child).items():
                 beyond = amount - child.local.get(key, 0)
                 if beyond > 0:

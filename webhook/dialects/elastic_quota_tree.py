@@ -1,13 +1,13 @@
 """ElasticQuotaTree (``scheduling.sigs.k8s.io/v1beta1``) of kube-queue: a tree of minimums and maximums.
 
 Upstream has neither a schema nor a webhook; what its documentation asks for is enforced here. A leaf is a queue named
-by its full path (``root/team-a``), an inner node a cohort; ``limit_tree`` holds the arithmetic. What still runs in a
-leaf that was given children or taken away is charged to the node above. Namespaces listed on a leaf are governed by it.
+by its full path (``root/team-a``), an inner vertex a cohort; ``limit_tree`` holds the arithmetic. What still runs in a
+leaf that was given children or taken away is charged to the vertex above. Namespaces listed on a leaf are its own.
 An absent maximum means unlimited and an absent minimum 0: as documented, and unlike upstream's code, which takes any
 limit above 2147483647 for unlimited. The pseudo-resource max-jobs is read in both spellings.
 
 A job labelled as not preemptible is held to the minimums too: all such jobs together use at most ``min``, so that they
-never borrow, and they are never stopped for others. A leaf guarantees nothing of what it or a node above limits and
+never borrow, and they are never stopped for others. A leaf guarantees nothing of what it or a vertex above limits and
 its ``min`` leaves out (upstream does not look at that), but for the number of jobs, which counts where it is listed.
 Upstream does not look at the maximums for them and leaves the excess to its scheduler; here no job starts above a
 maximum. The tree's label ``kube-queue/max-preempible-jobs`` (sic) caps the number of all the others.
@@ -22,8 +22,8 @@ Not read: the labels ``quota.scheduling…/name`` by which upstream's jobs name 
 Koordinator puts them on pods that are none of ours (a queue label does that here); the attribute ``preempt-policy``;
 and an over-sell rate, which is 1.
 
-All nodes are accounted in one flavor, ``default`` unless the root's attribute ``resourceflavors`` names another: limits
-are sums over all capacity, so two flavors in one tree cannot be told apart. Flavors that a node below, or the root in a
+All is accounted in one flavor, ``default`` unless the root's attribute ``resourceflavors`` names another: limits are
+sums over all capacity, so two flavors in one tree cannot be told apart. Flavors that a vertex below, or the root in a
 list, names besides tie its pods to nodes in the scheduler, which reads the tree too; here they change nothing.
 """
 
@@ -39,7 +39,7 @@ from webhook.core.notation import names
 from webhook.dialects.cohort_graph import MOST_LEVELS
 from webhook.dialects.field import Field, is_label_key
 from webhook.dialects.fragment import Fragment, opened
-from webhook.dialects.limit_tree import LimitNode, compile_tree
+from webhook.dialects.limit_tree import LimitVertex, compile_tree
 
 GROUP: Final = "scheduling.sigs.k8s.io"
 KIND: Final = "ElasticQuotaTree"
@@ -60,17 +60,17 @@ _HASH_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
 @dataclass(slots=True)
-class _Node:
-    """One node as read, with the field that it was read from."""
+class _Vertex:
+    """One vertex as read, with the field that it was read from."""
 
     at: Field
     path: str
     bare_name: str
-    limits: LimitNode
+    limits: LimitVertex
     namespaces: tuple[str, ...] = ()
-    children: list["_Node"] = field(default_factory=list)
+    children: list["_Vertex"] = field(default_factory=list)
 
-    def walk(self) -> Iterator["_Node"]:
+    def walk(self) -> Iterator["_Vertex"]:
         yield self
         for child in self.children:
             yield from child.walk()
@@ -105,8 +105,8 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
         return fragment
     root = _read(at["spec"]["root"], "", depth=1)
     _check_names(root)
-    for node in root.walk():
-        _check_limits(node)
+    for vertex in root.walk():
+        _check_limits(vertex)
     _check_root(root)
     most_preemptible = at["metadata"]["labels"][_MAX_PREEMPTIBLE]
     _tell_apart(root, most_preemptible.amount() if most_preemptible.present else None)
@@ -117,22 +117,22 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _read(at: Field, parent: str, depth: int) -> _Node:
+def _read(at: Field, parent: str, depth: int) -> _Vertex:
     at.only(_NODE_FIELDS)
     name = at["name"].text()
     if parent and (not name or "/" in name):
-        at["name"].error("is not the name of a node", "name it, without '/'")
+        at["name"].error("is not the name of a quota", "name it, without '/'")
     path = f"{parent}/{name or '?'}" if parent else ROOT
     least = _amounts(at["min"])
-    limits = LimitNode(path, least, _amounts(at["max"]), _lend_limit(at["attributes"], least))
+    limits = LimitVertex(path, least, _amounts(at["max"]), _lend_limit(at["attributes"], least))
     namespaces = tuple(item.subdomain() for item in at["namespaces"].items())
-    node = _Node(at, path, path.rpartition("/")[2], limits, namespaces)
+    vertex = _Vertex(at, path, path.rpartition("/")[2], limits, namespaces)
     if depth > MOST_LEVELS:
         at.error(f"is more than {MOST_LEVELS} levels deep", "flatten the tree")
-        return node
-    node.children = [_read(child, path, depth + 1) for child in at["children"].items()]
-    limits.children = [child.limits for child in node.children]
-    return node
+        return vertex
+    vertex.children = [_read(child, path, depth + 1) for child in at["children"].items()]
+    limits.children = [child.limits for child in vertex.children]
+    return vertex
 
 
 def _amounts(at: Field) -> dict[str, int]:
@@ -174,11 +174,11 @@ def _lend_limit_list(at: Field) -> dict[str, int]:
     return _amounts(Field(value, at.path, at.problems))
 
 
-def _flavor(root: _Node) -> str:
+def _flavor(root: _Vertex) -> str:
     named = root.at["attributes"][_FLAVORS].text()
     chosen = DEFAULT_FLAVOR if not named or "," in named else named
-    for node in root.walk():
-        at = node.at["attributes"][_FLAVORS]
+    for vertex in root.walk():
+        at = vertex.at["attributes"][_FLAVORS]
         if at.present and at.text() != chosen:
             at.warn(
                 f"is left to the scheduler: the whole tree is accounted in the flavor {chosen!r}",
@@ -190,46 +190,46 @@ def _flavor(root: _Node) -> str:
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
-def _check_names(root: _Node) -> None:
+def _check_names(root: _Vertex) -> None:
     paths: dict[str, str] = {}
     bare: dict[str, str] = {}
     spaces: dict[str, str] = {}
-    for node in root.walk():
-        if node.path in paths:
-            node.at["name"].error("a sibling has the same name", "name siblings differently")
-        elif node.bare_name in bare:
-            node.at["name"].error(f"{bare[node.bare_name]} has the same name", "use a name once in the tree")
-        paths[node.path] = bare[node.bare_name] = node.path
-        for index, namespace in enumerate(node.namespaces):
-            at = Field(namespace, f"{node.at.path}/namespaces/{index}", node.at.problems)
-            if node.children:
-                at.error("namespaces belong on leaves", "list it on a node without children")
+    for vertex in root.walk():
+        if vertex.path in paths:
+            vertex.at["name"].error("a sibling has the same name", "name siblings differently")
+        elif vertex.bare_name in bare:
+            vertex.at["name"].error(f"{bare[vertex.bare_name]} has the same name", "use a name once in the tree")
+        paths[vertex.path] = bare[vertex.bare_name] = vertex.path
+        for index, namespace in enumerate(vertex.namespaces):
+            at = Field(namespace, f"{vertex.at.path}/namespaces/{index}", vertex.at.problems)
+            if vertex.children:
+                at.error("namespaces belong on leaves", "list it on a leaf")
             if namespace in spaces:
                 at.error(f"the namespace is listed at {spaces[namespace]} too", "list a namespace at one leaf")
-            spaces[namespace] = node.path
+            spaces[namespace] = vertex.path
 
 
-def _check_limits(node: _Node) -> None:
-    least, most = node.limits.minimum, node.limits.maximum
+def _check_limits(vertex: _Vertex) -> None:
+    least, most = vertex.limits.minimum, vertex.limits.maximum
     for resource in sorted(least):
         if resource in most and least[resource] > most[resource]:
-            _member(node.at["min"], resource).error("min exceeds max", "lower min or raise max")
-    for resource in sorted({name for child in node.children for name in child.limits.minimum}):
+            _member(vertex.at["min"], resource).error("min exceeds max", "lower min or raise max")
+    for resource in sorted({name for child in vertex.children for name in child.limits.minimum}):
         bound = least.get(resource, 0)
-        if node.path == ROOT and resource not in least:
+        if vertex.path == ROOT and resource not in least:
             if resource not in most:
                 continue
             bound = most[resource]
-        total = sum(child.limits.minimum.get(resource, 0) for child in node.children)
+        total = sum(child.limits.minimum.get(resource, 0) for child in vertex.children)
         if total > bound:
-            node.at["min"].error(
-                f"the children's min of {resource} add up to more than this node's",
+            vertex.at["min"].error(
+                f"the children add up to a min of {resource} above its own",
                 "raise this min or lower the children's",
             )
-    for child in node.children:
+    for child in vertex.children:
         for resource in sorted(child.limits.maximum):
             if resource in most and child.limits.maximum[resource] > most[resource]:
-                _member(child.at["max"], resource).warn(f"exceeds the max of {node.path}", "the lower of both holds")
+                _member(child.at["max"], resource).warn(f"exceeds the max of {vertex.path}", "the lower of both holds")
 
 
 def _member(at: Field, resource: str) -> Field:
@@ -237,7 +237,7 @@ def _member(at: Field, resource: str) -> Field:
     return next((at[key] for key in spellings if at[key].present), at[spellings[0]])
 
 
-def _check_root(root: _Node) -> None:
+def _check_root(root: _Vertex) -> None:
     for resource in sorted({*root.limits.minimum, *root.limits.maximum}):
         if root.limits.minimum.get(resource) != root.limits.maximum.get(resource):
             root.at.warn(f"min and max of {resource} differ at the root", "the root's max is its capacity")
@@ -248,37 +248,37 @@ def _check_root(root: _Node) -> None:
 # -- meaning ----------------------------------------------------------------------------------------------------------
 
 
-def _tell_apart(root: _Node, most_preemptible: int | None) -> None:
+def _tell_apart(root: _Vertex, most_preemptible: int | None) -> None:
     """Limit what may not be preempted to the minimums, and the number of gangs that may."""
     _guarantee(root, frozenset())
     if most_preemptible is not None:
         root.limits.maximum = {**root.limits.maximum, names.PREEMPTIBLE_JOBS: most_preemptible}
 
 
-def _guarantee(node: _Node, bounded: frozenset[str]) -> None:
-    """Limit what may not be preempted at and below ``node``; ``bounded`` is of what nodes above have limits."""
-    limits = node.limits
+def _guarantee(vertex: _Vertex, bounded: frozenset[str]) -> None:
+    """Limit what may not be preempted at and below ``vertex``; ``bounded`` is of what vertices above have limits."""
+    limits = vertex.limits
     bounded |= {*limits.minimum, *limits.maximum} - {names.MAX_JOBS}
-    for child in node.children:
+    for child in vertex.children:
         _guarantee(child, bounded)
-    least = limits.minimum if node.children else {**dict.fromkeys(sorted(bounded), 0), **limits.minimum}
+    least = limits.minimum if vertex.children else {**dict.fromkeys(sorted(bounded), 0), **limits.minimum}
     guaranteed = {names.GUARANTEED + name: amount for name, amount in least.items()}
     limits.minimum, limits.maximum = {**limits.minimum, **guaranteed}, {**limits.maximum, **guaranteed}
 
 
-def _define(root: _Node, flavor: str, fragment: Fragment) -> None:
+def _define(root: _Vertex, flavor: str, fragment: Fragment) -> None:
     broken = fragment.broken
     tree = None if broken else compile_tree(root.limits, flavor)
     reclaim = Preemption(reclaim_within_cohort=PreemptionPolicy.ANY)
-    for node in root.walk():
-        if node.children:
+    for vertex in root.walk():
+        if vertex.children:
             continue
         fragment.queues.append(
             Queue(
-                name=node.path,
+                name=vertex.path,
                 dialect=DIALECT,
-                cohort=tree.parents[node.path] if tree else None,
-                resource_groups=tree.groups[node.path] if tree else (),
+                cohort=tree.parents[vertex.path] if tree else None,
+                resource_groups=tree.groups[vertex.path] if tree else (),
                 namespace_selector=LabelSelector(),
                 preemption=reclaim,
                 ignores_undeclared=True,
@@ -287,10 +287,10 @@ def _define(root: _Node, flavor: str, fragment: Fragment) -> None:
                 inactive=broken,
             )
         )
-        fragment.queue_aliases.setdefault(node.bare_name, node.path)
-        fragment.queue_aliases.setdefault(queue_object_name(node.path), node.path)
-        for namespace in node.namespaces:
-            fragment.namespace_queues.setdefault(namespace, node.path)
+        fragment.queue_aliases.setdefault(vertex.bare_name, vertex.path)
+        fragment.queue_aliases.setdefault(queue_object_name(vertex.path), vertex.path)
+        for namespace in vertex.namespaces:
+            fragment.namespace_queues.setdefault(namespace, vertex.path)
     if tree:
         fragment.cohorts.extend(tree.cohorts)
         if flavor == DEFAULT_FLAVOR:

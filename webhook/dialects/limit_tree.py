@@ -1,7 +1,7 @@
 """Trees of minimum and maximum (ElasticQuotaTree, Volcano's queues) as cohorts and queues, exactly.
 
-A node says: everything below me together may use at most ``maximum``; ``minimum`` of it is mine even when others ask;
-of that, what exceeds ``lendable`` is kept for me even when I do not use it. A leaf becomes a queue, an inner node a
+A vertex says: everything below me together may use at most ``maximum``; ``minimum`` of it is mine even when others ask;
+of that, what exceeds ``lendable`` is kept for me even when I do not use it. A leaf becomes a queue, an inner vertex a
 cohort:
 
     own nominal      minimum - sum of the children's minimums, so that the quota of the subtree is the minimum again
@@ -22,19 +22,19 @@ from webhook.core.model.policy import Cohort, FlavorQuotas, Quota, ResourceGroup
 
 
 @dataclass(slots=True)
-class LimitNode:
-    """One node of a tree; amounts in thousandths. An absent maximum is unlimited, an absent minimum 0."""
+class LimitVertex:
+    """One vertex of a tree; amounts in thousandths. An absent maximum is unlimited, an absent minimum 0."""
 
     name: str
-    """Name of the queue (leaf) or cohort (inner node) that it becomes."""
+    """Name of the queue (leaf) or cohort (inner vertex) that it becomes."""
     minimum: Mapping[str, int] = field(default_factory=dict)
     maximum: Mapping[str, int] = field(default_factory=dict)
     lendable: Mapping[str, int] = field(default_factory=dict)
     """Most of the minimum that is lent; absent means all of it."""
-    children: list["LimitNode"] = field(default_factory=list)
+    children: list["LimitVertex"] = field(default_factory=list)
 
-    def walk(self) -> Iterator["LimitNode"]:
-        """Yield this node and everything below, parents first."""
+    def walk(self) -> Iterator["LimitVertex"]:
+        """Yield this vertex and everything below, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -42,34 +42,34 @@ class LimitNode:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a tree becomes: quota per node name, and the cohorts; the dialect makes the queues."""
+    """What a tree becomes: quota per vertex name, and the cohorts; the dialect makes the queues."""
 
     groups: Mapping[str, tuple[ResourceGroup, ...]]
     parents: Mapping[str, str | None]
     cohorts: tuple[Cohort, ...]
 
 
-def compile_tree(root: LimitNode, flavor: str, weights: Mapping[str, int] | None = None) -> Compiled:
-    """Return the cohorts of a tree and the quota of each of its nodes, accounted in one ``flavor``.
+def compile_tree(root: LimitVertex, flavor: str, weights: Mapping[str, int] | None = None) -> Compiled:
+    """Return the cohorts of a tree and the quota of each of its vertices, accounted in one ``flavor``.
 
-    Expects what validation ensures: minimum <= maximum at each node, and the children's minimums within the parent's.
+    Expects what validation ensures: minimum <= maximum at each vertex, and the children's minimums within the parent's.
     """
-    resources = sorted({name for node in root.walk() for name in (*node.maximum, *node.minimum)})
-    quotas: dict[str, dict[str, Quota]] = {node.name: {} for node in root.walk()}
+    resources = sorted({name for vertex in root.walk() for name in (*vertex.maximum, *vertex.minimum)})
+    quotas: dict[str, dict[str, Quota]] = {vertex.name: {} for vertex in root.walk()}
     for resource in resources:
         _root(root, resource, quotas)
     groups = {name: _groups(flavor, by_resource) for name, by_resource in quotas.items()}
     parents: dict[str, str | None] = {root.name: None}
-    parents.update({child.name: node.name for node in root.walk() for child in node.children})
+    parents.update({child.name: vertex.name for vertex in root.walk() for child in vertex.children})
     cohorts = tuple(
-        Cohort(node.name, parents[node.name], groups[node.name], (weights or {}).get(node.name, 1000))
-        for node in root.walk()
-        if node.children
+        Cohort(vertex.name, parents[vertex.name], groups[vertex.name], (weights or {}).get(vertex.name, 1000))
+        for vertex in root.walk()
+        if vertex.children
     )
     return Compiled(groups, parents, cohorts)
 
 
-def _root(root: LimitNode, resource: str, quotas: dict[str, dict[str, Quota]]) -> None:
+def _root(root: LimitVertex, resource: str, quotas: dict[str, dict[str, Quota]]) -> None:
     capacity = _capacity(root, resource)
     if capacity is None:
         return
@@ -78,29 +78,29 @@ def _root(root: LimitNode, resource: str, quotas: dict[str, dict[str, Quota]]) -
     quotas[root.name][resource] = Quota(max(0, capacity - below))
 
 
-def _subtree(node: LimitNode, resource: str, limited: bool, quotas: dict[str, dict[str, Quota]]) -> int | None:
-    """Write the quotas of ``resource`` at and below ``node`` and return the quota of the subtree.
+def _subtree(vertex: LimitVertex, resource: str, limited: bool, quotas: dict[str, dict[str, Quota]]) -> int | None:
+    """Write the quotas of ``resource`` at and below ``vertex`` and return the quota of the subtree.
 
-    ``limited`` says whether a node above has a maximum; without any, a leaf is free of this resource: None.
+    ``limited`` says whether a vertex above has a maximum; without any, a leaf is free of this resource: None.
     """
-    limit = node.maximum.get(resource)
+    limit = vertex.maximum.get(resource)
     limited = limited or limit is not None
-    parts = [_subtree(child, resource, limited, quotas) for child in node.children]
+    parts = [_subtree(child, resource, limited, quotas) for child in vertex.children]
     if not limited and all(part is None for part in parts):
         return None
-    own = node.minimum.get(resource, 0) - sum(child.minimum.get(resource, 0) for child in node.children)
+    own = vertex.minimum.get(resource, 0) - sum(child.minimum.get(resource, 0) for child in vertex.children)
     quota = own + sum(part for part in parts if part is not None)
     borrowing = None if limit is None else limit - quota
-    quotas[node.name][resource] = Quota(own, borrowing, node.lendable.get(resource))
+    quotas[vertex.name][resource] = Quota(own, borrowing, vertex.lendable.get(resource))
     return quota
 
 
-def _capacity(node: LimitNode, resource: str) -> int | None:
-    """Return the most that can be used below ``node`` by leaves that something bounds; None when nothing does."""
-    limit = node.maximum.get(resource)
+def _capacity(vertex: LimitVertex, resource: str) -> int | None:
+    """Return the most that can be used below ``vertex`` by leaves that something bounds; None when nothing does."""
+    limit = vertex.maximum.get(resource)
     if limit is not None:
         return limit
-    bounds = [bound for child in node.children if (bound := _capacity(child, resource)) is not None]
+    bounds = [bound for child in vertex.children if (bound := _capacity(child, resource)) is not None]
     return sum(bounds) if bounds else None
 
 

@@ -27,7 +27,7 @@ from webhook.core.notation import amounts
 from webhook.dialects.cohort_graph import MOST_LEVELS
 from webhook.dialects.field import Field
 from webhook.dialects.fragment import Fragment, Source, opened
-from webhook.dialects.limit_tree import Compiled, LimitNode, compile_tree
+from webhook.dialects.limit_tree import Compiled, LimitVertex, compile_tree
 
 GROUP: Final = "scheduling.volcano.sh"
 KIND: Final = "Queue"
@@ -97,7 +97,7 @@ def compile_objects(objects: Iterable[Mapping[str, object]]) -> list[Fragment]:
     weights = {cohort_name(queue.name): queue.weight_millis for queue in queues.values()}
     compiled = compile_tree(in_tree, FLAVOR, weights)
     tree.cohorts.extend(compiled.cohorts)
-    inside = {node.name for node in in_tree.walk()}
+    inside = {vertex.name for vertex in in_tree.walk()}
     for queue in queues.values():
         if queue.name != ROOT:
             queue.stop = _stop(queue, queues)
@@ -194,7 +194,7 @@ def _check_children(queue: _Queue, promised: Mapping[str, int], ceiling: Mapping
 # -- meaning -----------------------------------------------------------------------------------------------------------
 
 
-def _grow(queue: _Queue, above: Mapping[str, int] | None = None, level: int = 1) -> LimitNode:
+def _grow(queue: _Queue, above: Mapping[str, int] | None = None, level: int = 1) -> LimitVertex:
     """Return the queue with its subtree; children that do not compile, or promise too much, are left out."""
     ceiling = {**(above or {}), **queue.capability}
     for child in queue.children if level == MOST_LEVELS else ():
@@ -206,7 +206,7 @@ def _grow(queue: _Queue, above: Mapping[str, int] | None = None, level: int = 1)
     minimum = amounts.maximum(amounts.maximum(promised, queue.deserved), queue.guarantee)
     lendable = {name: minimum[name] - kept for name, kept in queue.guarantee.items()}
     name = cohort_name(queue.name) if queue.children or queue.name == ROOT else queue.name
-    return LimitNode(name, minimum, queue.capability, lendable, children)
+    return LimitVertex(name, minimum, queue.capability, lendable, children)
 
 
 def _define(queue: _Queue, compiled: Compiled, outside: str | None) -> None:

@@ -39,7 +39,7 @@ def preemptions(draw: st.DrawFn) -> Preemption:
 
 
 @st.composite
-def nodes(
+def vertices(
     draw: st.DrawFn,
     *,
     preempting: bool = True,
@@ -127,7 +127,7 @@ class Run:
 
     @classmethod
     def start(cls, data: st.DataObject, settings: EngineSettings | None = None, **shape: Any) -> "Run":
-        drawn = data.draw(nodes(**shape))
+        drawn = data.draw(vertices(**shape))
         other = next(iter(shape.get("resources", ())[1:]), None)
         return cls(World(*drawn, settings=settings), [n.name for n in drawn if isinstance(n, Queue)], data, other)
 
@@ -187,22 +187,22 @@ def recount(run: Run) -> Usage:
     allocations = run.world.engine.state.allocations
     usage = Usage(allocations.tree)
     for allocation in allocations.by_uid.values():
-        node = allocations.node_of(allocation)
-        assert node is not None
-        usage.add(node, allocation.reservation.usage(allocation.reclaimed))
+        vertex = allocations.vertex_of(allocation)
+        assert vertex is not None
+        usage.add(vertex, allocation.reservation.usage(allocation.reclaimed))
     return usage
 
 
 def assert_sound(run: Run) -> None:
-    """No node is oversubscribed, and usage is the sum of reservations."""
+    """No vertex is oversubscribed, and usage is the sum of reservations."""
     allocations = run.world.engine.state.allocations
     usage, fresh = allocations.usage, recount(run)
-    for node in allocations.tree.nodes:
-        taken = {key: amount for key, amount in usage.all_of(node).items() if amount}
-        assert taken == {key: amount for key, amount in fresh.all_of(node).items() if amount}
+    for vertex in allocations.tree.vertices:
+        taken = {key: amount for key, amount in usage.all_of(vertex).items() if amount}
+        assert taken == {key: amount for key, amount in fresh.all_of(vertex).items() if amount}
         for key, amount in taken.items():
-            subtree, local = node.subtree.get(key, 0), node.local.get(key, 0)
-            if node.parent is None:
-                assert amount <= subtree, f"{node} oversubscribed"
-            elif key in node.borrowing:
-                assert max(0, amount - local) <= subtree - local + node.borrowing[key], f"{node} beyond its limit"
+            subtree, local = vertex.subtree.get(key, 0), vertex.local.get(key, 0)
+            if vertex.parent is None:
+                assert amount <= subtree, f"{vertex} oversubscribed"
+            elif key in vertex.borrowing:
+                assert max(0, amount - local) <= subtree - local + vertex.borrowing[key], f"{vertex} beyond its limit"

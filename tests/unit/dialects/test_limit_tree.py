@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from webhook.core.model.policy import Cohort, Quota
-from webhook.dialects.limit_tree import Compiled, LimitNode, compile_tree
+from webhook.dialects.limit_tree import Compiled, LimitVertex, compile_tree
 
 RESOURCES = ("cpu", "gpu")
 
@@ -15,7 +15,7 @@ RESOURCES = ("cpu", "gpu")
 # -- what the tree says ------------------------------------------------------------------------------------------------
 
 
-def says_yes(root: LimitNode, used: Mapping[str, Mapping[str, int]], leaf: str, request: Mapping[str, int]) -> bool:
+def says_yes(root: LimitVertex, used: Mapping[str, Mapping[str, int]], leaf: str, request: Mapping[str, int]) -> bool:
     """Whether no node's maximum is passed; what a node keeps unlent counts as used, up to its ancestors."""
     after = {name: dict(amounts) for name, amounts in used.items()}
     for resource, amount in request.items():
@@ -29,7 +29,7 @@ def says_yes(root: LimitNode, used: Mapping[str, Mapping[str, int]], leaf: str, 
     )
 
 
-def path_to(node: LimitNode, leaf: str) -> list[LimitNode]:
+def path_to(node: LimitVertex, leaf: str) -> list[LimitVertex]:
     """The nodes from ``node`` down to the leaf."""
     if node.name == leaf:
         return [node]
@@ -40,7 +40,7 @@ def path_to(node: LimitNode, leaf: str) -> list[LimitNode]:
     return []
 
 
-def taken(node: LimitNode, used: Mapping[str, Mapping[str, int]], resource: str) -> int:
+def taken(node: LimitVertex, used: Mapping[str, Mapping[str, int]], resource: str) -> int:
     """What a subtree takes of what lies above it."""
     if not node.children:
         return used[node.name].get(resource, 0)
@@ -119,14 +119,14 @@ def kueue_says_yes(trees: Mapping[str, Kueue], leaf: str, request: Mapping[str, 
 
 
 @st.composite
-def trees(draw: st.DrawFn, *, lending: bool, open_root: bool) -> LimitNode:
+def trees(draw: st.DrawFn, *, lending: bool, open_root: bool) -> LimitVertex:
     """A sound tree: minimum <= maximum, children's minimums within their parent's."""
     count = 0
 
-    def grow(depth: int, share: Mapping[str, int]) -> LimitNode:
+    def grow(depth: int, share: Mapping[str, int]) -> LimitVertex:
         nonlocal count
         count += 1
-        node = LimitNode(f"n{count}", minimum={r: m for r in RESOURCES if (m := draw(st.integers(0, share[r]))) > 0})
+        node = LimitVertex(f"n{count}", minimum={r: m for r in RESOURCES if (m := draw(st.integers(0, share[r]))) > 0})
         if depth == 0:
             node.minimum = dict(share)
         node.maximum = {
@@ -149,7 +149,7 @@ def trees(draw: st.DrawFn, *, lending: bool, open_root: bool) -> LimitNode:
 REQUESTS = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 8), max_size=2)
 
 
-def agree(root: LimitNode, data: st.DataObject, *, overfull: bool) -> None:
+def agree(root: LimitVertex, data: st.DataObject, *, overfull: bool) -> None:
     """Both say the same on every step of a run; ``overfull`` also lets in some of what does not fit."""
     compiled = compile_tree(root, "default")
     both = kueues(compiled)
@@ -169,25 +169,27 @@ def agree(root: LimitNode, data: st.DataObject, *, overfull: bool) -> None:
 
 @settings(max_examples=150)
 @given(trees(lending=False, open_root=False), st.data())
-def test_a_tree_admits_what_no_node_forbids_even_when_limits_were_passed(root: LimitNode, data: st.DataObject) -> None:
+def test_a_tree_admits_what_no_node_forbids_even_when_limits_were_passed(
+    root: LimitVertex, data: st.DataObject
+) -> None:
     agree(root, data, overfull=True)
 
 
 @settings(max_examples=150)
 @given(trees(lending=True, open_root=False), st.data())
-def test_what_is_kept_unlent_counts_as_used(root: LimitNode, data: st.DataObject) -> None:
+def test_what_is_kept_unlent_counts_as_used(root: LimitVertex, data: st.DataObject) -> None:
     agree(root, data, overfull=False)
 
 
 @settings(max_examples=150)
 @given(trees(lending=True, open_root=True), st.data())
-def test_a_root_without_a_limit_forbids_nothing(root: LimitNode, data: st.DataObject) -> None:
+def test_a_root_without_a_limit_forbids_nothing(root: LimitVertex, data: st.DataObject) -> None:
     agree(root, data, overfull=False)
 
 
 @settings(max_examples=150)
 @given(trees(lending=True, open_root=True))
-def test_no_compiled_amount_is_negative_and_every_cohort_exists(root: LimitNode) -> None:
+def test_no_compiled_amount_is_negative_and_every_cohort_exists(root: LimitVertex) -> None:
     compiled = compile_tree(root, "default")
     cohorts: dict[str, Cohort] = {cohort.name: cohort for cohort in compiled.cohorts}
     for groups in compiled.groups.values():

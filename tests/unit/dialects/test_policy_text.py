@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from hypothesis import given, settings
 
-from tests.unit.core.random_worlds import nodes
+from tests.unit.core.random_worlds import vertices
 from tests.unit.core.worlds import policy
 from webhook.core.model.policy import Cohort, Policy, Preemption, Queue, ResourceGroup, Strategy
 from webhook.core.notation import quantity
@@ -114,7 +114,7 @@ def _valid(drawn: Policy) -> Policy:
 
 
 @settings(max_examples=60)
-@given(nodes(strategies=tuple(Strategy), draining=True))
+@given(vertices(strategies=tuple(Strategy), draining=True))
 def test_decoding_an_encoded_policy_gives_the_same_policy(drawn: list[Any]) -> None:
     written = _valid(policy(*drawn))
     objects, problems = config_map.objects_of({"data": encoded(written)})

@@ -31,12 +31,12 @@ def print_queues(console: Console, documents: Sequence[Document], sort: str | No
     for heading in ("Waiting", "Running"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("Used/owned ≤limit (+borrowed)")
-    nodes = [document for document in documents if "clusterQueue" not in document["spec"]]
+    vertices = [document for document in documents if "clusterQueue" not in document["spec"]]
     handles = [document for document in documents if "clusterQueue" in document["spec"]]
-    tree = _in_tree_order(nodes) if sort is None else [(0, document) for document in in_order(nodes, sort)]
+    tree = _in_tree_order(vertices) if sort is None else [(0, document) for document in in_order(vertices, sort)]
     for depth, document in tree:
         _queue_row(table, "  " * depth + _full_name(document), document)
-    if not nodes:
+    if not vertices:
         for document in handles:
             _queue_row(table, f"{document['metadata']['name']}, of {document['spec']['clusterQueue']}", document)
     if not documents:
@@ -68,7 +68,7 @@ def _amount_of(status: Document, resource: str) -> str:
 
 
 def _in_tree_order(documents: Sequence[Document]) -> list[tuple[int, Document]]:
-    """Return the nodes, parents first, with their depth."""
+    """Return the queues and cohorts, parents first, with their depth."""
     children: dict[str, list[Document]] = {}
     present = {_full_name(document) for document in documents if "queueingStrategy" not in document["spec"]}
     for document in documents:

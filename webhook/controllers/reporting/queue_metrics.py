@@ -14,7 +14,7 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Policy
 from webhook.core.quota.loans import Loans, loans
-from webhook.core.quota.tree import AmountsByFlavor, Node, QuotaTree
+from webhook.core.quota.tree import AmountsByFlavor, QuotaTree, Vertex
 from webhook.jobs.pricing.context import ReadContext
 
 _AGE_SECONDS: Final = 5.0
@@ -86,41 +86,41 @@ class QueueGauges:
 def _sums(policy: Policy, tree: QuotaTree, counts: Counts) -> _Sums:
     """Return what each series shows. The queues and cohorts of one series are added up first: a series costs more."""
     named = frozenset(sorted(tree.cohorts)[: metrics.QUEUES_MAX])
-    charged = {node: counts.charged(node) for node in tree.nodes}
-    lent = loans((node for node in tree.nodes if node.parent is None), charged.__getitem__)
+    charged = {vertex: counts.charged(vertex) for vertex in tree.vertices}
+    lent = loans((vertex for vertex in tree.vertices if vertex.parent is None), charged.__getitem__)
     sums = _Sums()
     for name, queue in policy.queues.items():
-        label, tally, node = metrics.queue_label(name), counts.queues.get(name), tree.queues[name]
+        label, tally, vertex = metrics.queue_label(name), counts.queues.get(name), tree.queues[name]
         if tally is not None:
             _add(sums, metrics.QUEUE_WAITING, (label,), tally.pending)
             _add(sums, metrics.QUEUE_RUNNING, (label,), tally.admitted)
         sums[metrics.QUEUE_ACTIVE, (label,)] = activity(queue)[0]
-        series = _Series(_AMOUNTS_OF_QUEUES, label, _cohort(node.parent, named))
-        _add_amounts(sums, series, node, charged[node], lent[node])
-    for node in tree.cohorts.values():
-        series = _Series(_AMOUNTS_OF_COHORTS, _cohort(node, named), _cohort(node.parent, named))
-        _add_amounts(sums, series, node, charged[node], lent[node])
+        series = _Series(_AMOUNTS_OF_QUEUES, label, _cohort(vertex.parent, named))
+        _add_amounts(sums, series, vertex, charged[vertex], lent[vertex])
+    for vertex in tree.cohorts.values():
+        series = _Series(_AMOUNTS_OF_COHORTS, _cohort(vertex, named), _cohort(vertex.parent, named))
+        _add_amounts(sums, series, vertex, charged[vertex], lent[vertex])
     return sums
 
 
-def _cohort(node: Node | None, named: frozenset[str]) -> str:
+def _cohort(vertex: Vertex | None, named: frozenset[str]) -> str:
     """Return a cohort's name, where it is not one of too many; empty for none."""
-    if node is None:
+    if vertex is None:
         return ""
-    return node.name if node.name in named else metrics.OTHERS
+    return vertex.name if vertex.name in named else metrics.OTHERS
 
 
 def _add(sums: _Sums, gauge: Gauge, labels: tuple[str, ...], amount: float) -> None:
     sums[gauge, labels] = sums.get((gauge, labels), 0) + amount
 
 
-def _add_amounts(sums: _Sums, series: _Series, node: Node, used: AmountsByFlavor, borrowing: Loans) -> None:
-    """Add one node's amounts, in units of the resource, to the series of its name."""
-    limits = {key: node.potential(key) for key in node.quotas}
-    parts = (node.subtree, used, borrowing.borrowed, borrowing.lent, limits)
+def _add_amounts(sums: _Sums, series: _Series, vertex: Vertex, used: AmountsByFlavor, borrowing: Loans) -> None:
+    """Add one vertex's amounts, in units of the resource, to the series of its name."""
+    limits = {key: vertex.potential(key) for key in vertex.quotas}
+    parts = (vertex.subtree, used, borrowing.borrowed, borrowing.lent, limits)
     # Cohorts have no gauge for the last.
     for gauge, amounts in zip(series.gauges, parts, strict=False):
-        for key in limits if amounts is limits else node.subtree.keys() | used.keys():
+        for key in limits if amounts is limits else vertex.subtree.keys() | used.keys():
             if not key.is_internal:
                 labels = (series.name, series.above, key.flavor, key.resource)
                 _add(sums, gauge, labels, amounts.get(key, 0) / 1000)

@@ -8,7 +8,7 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import LocalQueue, Queue, Quota
 from webhook.core.notation import amounts, quantity
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.quota.tree import Node, for_people
+from webhook.core.quota.tree import Vertex, for_people
 
 Status = dict[str, Any]
 
@@ -36,17 +36,17 @@ def local_queue_status(local: LocalQueue, queue: Queue | None, totals: QueueTota
     }
 
 
-def elastic_quota_tree_status(node: Node, namespaces: Mapping[str, list[str]], counts: Counts) -> Status:
-    """Return the status of one node of an ElasticQuotaTree and all below; ``namespaces`` by queue."""
+def elastic_quota_tree_status(vertex: Vertex, namespaces: Mapping[str, list[str]], counts: Counts) -> Status:
+    """Return the status of one vertex of an ElasticQuotaTree and all below; ``namespaces`` by queue."""
     # Every resource of the policy, so that a merge patch leaves no stale amount behind.
-    used = for_people(dict.fromkeys(node.subtree, 0)) | for_people(counts.below(node).usage)
+    used = for_people(dict.fromkeys(vertex.subtree, 0)) | for_people(counts.below(vertex).usage)
     status: Status = {
-        "name": node.name.rpartition("/")[2],
+        "name": vertex.name.rpartition("/")[2],
         "used": amounts.quantities(used),
-        "children": [elastic_quota_tree_status(child, namespaces, counts) for child in node.children],
+        "children": [elastic_quota_tree_status(child, namespaces, counts) for child in vertex.children],
     }
-    if node.name in namespaces:
-        status["namespaces"] = sorted(namespaces[node.name])
+    if vertex.name in namespaces:
+        status["namespaces"] = sorted(namespaces[vertex.name])
     return status
 
 

@@ -37,7 +37,7 @@ from webhook.core.placement.overlay import Asked
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.fences import Fences
-from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 from webhook.core.reasons.barriers import Barrier, StopsNobody
 from webhook.core.reasons.reasons import Code
 from webhook.core.reasons.wake_keys import Owed
@@ -176,19 +176,19 @@ class Decider:
         gang: Gang,
         request: Request,
         queue: Queue | None,
-        node: Node | None,
+        vertex: Vertex | None,
         room: Mapping[FlavorResource, int] | None = None,
         *,
         stops_for_nodes: bool = False,
     ) -> Decision:
-        """Return what could be done for ``gang``, which waits in ``queue`` at ``node`` (None: bound by fences only).
+        """Return what could be done for ``gang``, which waits in ``queue`` at ``vertex`` (None: bound by fences only).
 
         ``room`` is the most that it may take of what, where that is less than there is. With ``stops_for_nodes`` others
         are stopped also where the quota has room and the nodes have none.
         """
         if request.refusal is not None:
             return Decision(gang.counts, Assignment(Mode.NO_FIT, 0, {}, {}))
-        attempt = Attempt(self, gang, request, queue, node, room=room or {}, stops_for_nodes=stops_for_nodes)
+        attempt = Attempt(self, gang, request, queue, vertex, room=room or {}, stops_for_nodes=stops_for_nodes)
         return attempt.best()
 
 
@@ -208,7 +208,7 @@ class Attempt:
     gang: Gang
     request: Request
     queue: Queue | None
-    node: Node | None
+    vertex: Vertex | None
     resume: Mapping[int, int] | None = None
     """Flavors to pass over, as an earlier attempt left it."""
     room: Mapping[FlavorResource, int] = field(default_factory=dict)
@@ -230,9 +230,9 @@ class Attempt:
 
     def at(self, counts: Mapping[str, int]) -> Decision:
         """Return the decision for exactly ``counts`` pods of each set."""
-        if self.queue is None or self.node is None:
+        if self.queue is None or self.vertex is None:
             return self._placed(Decision(counts, UNBOUND, self.decider.fences.shortfall(self.gang, counts)))
-        resume, judge = self.resume, Judge(self._judge, self.node.potential)
+        resume, judge = self.resume, Judge(self._judge, self.vertex.potential)
         passed: Decision | None = None
         unplaced: list[Decision] = []
         while True:
@@ -296,10 +296,10 @@ class Attempt:
 
     def _mode_of(self, victims: Sequence[Candidate], awaits: Iterable[str]) -> Mode:
         """Return what stopping ``victims`` is to the gang, and counting on what those leave that it ``awaits``."""
-        assert self.node is not None
-        mode = mode_of(victims, self.node)
+        assert self.vertex is not None
+        mode = mode_of(victims, self.vertex)
         if awaits and mode is not Mode.PREEMPT:
-            own = self.decider.allocations.of_queue(self.node.name)
+            own = self.decider.allocations.of_queue(self.vertex.name)
             mode = Mode.PREEMPT if any(uid in own for uid in awaits) else Mode.RECLAIM
         return mode
 
@@ -359,24 +359,26 @@ class Attempt:
 
     def _judge(self, key: FlavorResource, amount: int) -> Verdict:
         """Return how ``amount`` of one key could be had."""
-        node = self.node
-        assert node is not None
+        vertex = self.vertex
+        assert vertex is not None
         if amount > self.room.get(key, amount):
             return Verdict(Mode.NO_FIT, 0, Code.WAITING_FOR_QUOTA)
         now, view = self.views()
-        level, may_reclaim = view.borrow_level(node, key, amount)
-        if amount <= max(0, now.available(node, key)) and (view is now or amount <= max(0, view.available(node, key))):
+        level, may_reclaim = view.borrow_level(vertex, key, amount)
+        if amount <= max(0, now.available(vertex, key)) and (
+            view is now or amount <= max(0, view.available(vertex, key))
+        ):
             return Verdict(Mode.FIT, level)
-        if node.nominal(key) < amount and not may_reclaim and not self._borrows_while_preempting():
+        if vertex.nominal(key) < amount and not may_reclaim and not self._borrows_while_preempting():
             return Verdict(Mode.NO_FIT, level, Code.WAITING_FOR_QUOTA)
         victims, awaits = self._room({key: amount}, frozenset((key,)))
         mode = self._mode_of(victims, awaits)
         if victims:
             for victim in victims:
-                view.remove(victim.node, victim.allocation.amounts)
-            level, _ = view.borrow_level(node, key, amount)
+                view.remove(victim.vertex, victim.allocation.amounts)
+            level, _ = view.borrow_level(vertex, key, amount)
             for victim in victims:
-                view.add(victim.node, victim.allocation.amounts)
+                view.add(victim.vertex, victim.allocation.amounts)
         return Verdict(mode, level, Code.WAITING_FOR_QUOTA)
 
     def _room(
@@ -436,12 +438,12 @@ class Attempt:
     def preemptor(self, seats: Vacated | None = None) -> Preemptor:
         """Return the gang as one that may have others stopped."""
         assert self.queue is not None
-        assert self.node is not None
+        assert self.vertex is not None
         allocations = self.decider.allocations
         return Preemptor(
             self.gang,
             self.queue,
-            self.node,
+            self.vertex,
             allocations,
             usage=allocations.projected,
             strategies=self.decider.settings.fair_sharing,
@@ -459,14 +461,14 @@ class Attempt:
         allocations.looked_at += len(allocations.stopping)
         for uid in allocations.stopping:
             allocation = allocations.by_uid[uid]
-            node = allocations.node_of(allocation)
-            if node is None or node.root is not preemptor.node.root or not uses(allocation, needs):
+            vertex = allocations.vertex_of(allocation)
+            if vertex is None or vertex.root is not preemptor.vertex.root or not uses(allocation, needs):
                 continue
             if not allocation.is_in_reach(preemptor.out_of_reach):
                 continue
-            if node is not preemptor.node and not node.reclaimable:
+            if vertex is not preemptor.vertex and not vertex.reclaimable:
                 continue
-            policy = rules.within_queue if node is preemptor.node else rules.reclaim_within_cohort
+            policy = rules.within_queue if vertex is preemptor.vertex else rules.reclaim_within_cohort
             if preemptor.outranks(allocation, policy):
                 found.append(uid)
         return tuple(sorted(found))

@@ -1,7 +1,7 @@
 """Fair sharing: the dominant resource share of queues and cohorts, and preemption that evens it out.
 
-The share of a node is the largest part, over resources, that it borrows of what its parent could lend, in thousandths,
-divided by its weight; a node that owns all it uses has share 0, a weightless one that borrows an infinite share. Two
+A vertex's share is the largest part, over resources, that it borrows of what its parent could lend, in thousandths,
+divided by its weight; a vertex that owns all it uses has share 0, a weightless one that borrows an infinite share. Two
 strategies of Kueue say when a gang may stop another: its side's share afterwards is at most the other's without the
 victim (``LessThanOrEqualToFinalShare``), or below the other's as it is (``LessThanInitialShare``).
 """
@@ -23,7 +23,7 @@ from webhook.core.assignment.preemption import (
 from webhook.core.model.policy import PreemptionPolicy
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.names import COUNTED
-from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 
 Share = tuple[int, Fraction]
 """(1 when infinite, value): compares as shares do; two infinite ones by their unweighted value."""
@@ -32,31 +32,31 @@ NO_SHARE: Share = (0, Fraction(0))
 INITIAL_SHARE = "LessThanInitialShare"
 
 
-def share(usage: Usage, node: Node) -> Share:
-    """Return the dominant resource share of ``node``, weighted."""
-    if node.parent is None:
+def share(usage: Usage, vertex: Vertex) -> Share:
+    """Return the dominant resource share of ``vertex``, weighted."""
+    if vertex.parent is None:
         return NO_SHARE
     borrowed: dict[str, int] = {}
-    for key, owned in node.subtree.items():
-        excess = usage.of(node, key) - owned
+    for key, owned in vertex.subtree.items():
+        excess = usage.of(vertex, key) - owned
         if excess > 0 and key.resource not in COUNTED:
             borrowed[key.resource] = borrowed.get(key.resource, 0) + excess
     if not borrowed:
         return NO_SHARE
-    lendable = node.parent.lendable
+    lendable = vertex.parent.lendable
     ratio = max(
         (Fraction(1000 * amount, lendable[name]) for name, amount in borrowed.items() if lendable.get(name, 0) > 0),
         default=Fraction(0),
     )
-    if node.weight_millis == 0:
+    if vertex.weight_millis == 0:
         return (1, ratio)
-    return (0, ratio * 1000 / node.weight_millis)
+    return (0, ratio * 1000 / vertex.weight_millis)
 
 
-def borrows(usage: Usage, node: Node) -> bool:
-    """Return whether ``node`` uses more of anything than its subtree owns: its share is 0 if nobody lends of that."""
-    return node.parent is not None and any(
-        usage.of(node, key) > owned for key, owned in node.subtree.items() if key.resource not in COUNTED
+def borrows(usage: Usage, vertex: Vertex) -> bool:
+    """Return whether ``vertex`` uses more of anything than its subtree owns: its share is 0 if nobody lends of that."""
+    return vertex.parent is not None and any(
+        usage.of(vertex, key) > owned for key, owned in vertex.subtree.items() if key.resource not in COUNTED
     )
 
 
@@ -67,7 +67,7 @@ class _Search:
     preemptor: Preemptor
     amounts: AmountsByFlavor
     needs: frozenset[FlavorResource]
-    pending: dict[Node, list[Candidate]] = field(default_factory=dict)
+    pending: dict[Vertex, list[Candidate]] = field(default_factory=dict)
     removed: list[Candidate] = field(default_factory=list)
 
     @property
@@ -75,10 +75,10 @@ class _Search:
         return self.preemptor.usage
 
     def fits(self) -> bool:
-        """Return whether the gang, whose usage is in the view, fits: no node on its path is over its limits."""
-        self.usage.remove(self.preemptor.node, self.amounts)
+        """Return whether the gang, whose usage is in the view, fits: no vertex on its path is over its limits."""
+        self.usage.remove(self.preemptor.vertex, self.amounts)
         fits = self.preemptor.fits(self.amounts, borrowing=True)
-        self.usage.add(self.preemptor.node, self.amounts)
+        self.usage.add(self.preemptor.vertex, self.amounts)
         return fits
 
     def remove(self, candidate: Candidate) -> bool:
@@ -87,18 +87,18 @@ class _Search:
         self.removed.append(candidate)
         return self.fits()
 
-    def next_queue(self) -> Node | None:
+    def next_queue(self) -> Vertex | None:
         """Return the queue to take from next: from the top down, always into the largest share."""
-        node = self.preemptor.node.root
-        path = set(map(id, self.preemptor.node.path()))
-        while not node.is_queue:
-            best = self._heaviest(node, path)
+        vertex = self.preemptor.vertex.root
+        path = set(map(id, self.preemptor.vertex.path()))
+        while not vertex.is_queue:
+            best = self._heaviest(vertex, path)
             if best is None:
                 return None
-            node = best
-        return node if self.pending.get(node) else None
+            vertex = best
+        return vertex if self.pending.get(vertex) else None
 
-    def _heaviest(self, cohort: Node, path: set[int]) -> Node | None:
+    def _heaviest(self, cohort: Vertex, path: set[int]) -> Vertex | None:
         queues, cohorts = [], []
         for child in cohort.children:
             if id(child) not in path and not borrows(self.usage, child):
@@ -118,25 +118,25 @@ class _Search:
             return best_queue or best_cohort
         return best_cohort if share(self.usage, best_cohort) >= share(self.usage, best_queue) else best_queue
 
-    def _reachable(self, queue: Node, top: Node, path: set[int]) -> bool:
-        """Return whether every node from ``queue`` up to ``top`` borrows or is the preemptor's own."""
+    def _reachable(self, queue: Vertex, top: Vertex, path: set[int]) -> bool:
+        """Return whether every vertex from ``queue`` up to ``top`` borrows or is the preemptor's own."""
         if not queue.is_queue:
             return False
-        for node in queue.path():
-            if id(node) not in path and not borrows(self.usage, node):
+        for vertex in queue.path():
+            if id(vertex) not in path and not borrows(self.usage, vertex):
                 return False
-            if node is top:
+            if vertex is top:
                 return True
         return True
 
-    def sides(self, target: Node) -> tuple[Node, Node]:
-        """Return the two nodes to compare: the children of the lowest common cohort on either side."""
-        mine = list(self.preemptor.node.path())
+    def sides(self, target: Vertex) -> tuple[Vertex, Vertex]:
+        """Return the two vertices to compare: the children of the lowest common cohort on either side."""
+        mine = list(self.preemptor.vertex.path())
         below = target
-        for node in list(target.path())[1:]:
-            if node in mine:
-                return mine[mine.index(node) - 1], below
-            below = node
+        for vertex in list(target.path())[1:]:
+            if vertex in mine:
+                return mine[mine.index(vertex) - 1], below
+            below = vertex
         return mine[0], target
 
 
@@ -149,32 +149,36 @@ def fair_targets(
     two stop each other for ever. A gang that yields takes back what its queue owns and no more, for the same reason:
     each stop evens shares out, and what others do with the rest of the room can undo it.
     """
-    preemptor.usage.add(preemptor.node, amounts)
+    preemptor.usage.add(preemptor.vertex, amounts)
     # As it stands: what its own victims leave behind entitles the gang to nobody else's.
-    entitled = within_own(preemptor.usage, preemptor.node, needs)
-    pending: dict[Node, list[Candidate]] = {}
+    entitled = within_own(preemptor.usage, preemptor.vertex, needs)
+    pending: dict[Vertex, list[Candidate]] = {}
     own = own_candidates(preemptor, needs)
     if own:
-        pending[preemptor.node] = own
+        pending[preemptor.vertex] = own
     rule = preemptor.queue.preemption.reclaim_within_cohort
-    if rule is not PreemptionPolicy.NEVER and preemptor.node.parent is not None and (entitled or not preemptor.yields):
-        for node in preemptor.node.root.below():
-            if not node.is_queue or node is preemptor.node or not node.reclaimable:
+    if (
+        rule is not PreemptionPolicy.NEVER
+        and preemptor.vertex.parent is not None
+        and (entitled or not preemptor.yields)
+    ):
+        for vertex in preemptor.vertex.root.below():
+            if not vertex.is_queue or vertex is preemptor.vertex or not vertex.reclaimable:
                 continue
-            if within_own(preemptor.usage, node, needs):
+            if within_own(preemptor.usage, vertex, needs):
                 continue
             found = [
-                Candidate(allocation, node, Variant.FAIR_SHARING)
-                for allocation in preemptor.allocations.to_look_at(node.name)
+                Candidate(allocation, vertex, Variant.FAIR_SHARING)
+                for allocation in preemptor.allocations.to_look_at(vertex.name)
                 if was_given(allocation, needs) and preemptor.may_stop(allocation, rule)
             ]
             if found:
-                pending[node] = preemptor.in_order(found)
+                pending[vertex] = preemptor.in_order(found)
     search = _Search(preemptor, amounts, needs, pending)
     done, retry = _first_pass(search, preemptor.strategies[0], entitled=entitled)
     if not done and len(preemptor.strategies) > 1:
         done = _second_pass(search, retry)
-    preemptor.usage.remove(preemptor.node, amounts)
+    preemptor.usage.remove(preemptor.vertex, amounts)
     kept = fill_back(preemptor, search.removed, amounts, borrowing=True) if done else search.removed
     undone = lasting and any(_held_by_own(search, candidate) for candidate in kept)
     for candidate in kept:
@@ -186,10 +190,10 @@ def _held_by_own(search: _Search, candidate: Candidate) -> bool:
     """Return whether a gang stopped for its share would fit what its own side owns, with all the others gone."""
     if candidate.variant is not Variant.FAIR_SHARING:
         return False
-    side = search.sides(candidate.node)[1]
+    side = search.sides(candidate.vertex)[1]
     search.preemptor.give_back(candidate)
-    path = list(candidate.node.path())
-    held = any(within_own(search.usage, node, search.needs) for node in path[: path.index(side) + 1])
+    path = list(candidate.vertex.path())
+    held = any(within_own(search.usage, vertex, search.needs) for vertex in path[: path.index(side) + 1])
     search.preemptor.take(candidate)
     return held
 
@@ -205,7 +209,7 @@ def _first_pass(search: _Search, strategy: str, *, entitled: bool) -> tuple[bool
         if queue is None:
             return False, retry
         candidates = search.pending[queue]
-        if queue is search.preemptor.node:
+        if queue is search.preemptor.vertex:
             if search.remove(candidates.pop(0)):
                 return True, retry
             continue
@@ -228,7 +232,7 @@ def _second_pass(search: _Search, retry: list[Candidate]) -> bool:
     """Give each spared queue one more chance to give, by the weaker strategy."""
     search.pending = {}
     for candidate in retry:
-        search.pending.setdefault(candidate.node, []).append(candidate)
+        search.pending.setdefault(candidate.vertex, []).append(candidate)
     while True:
         queue = search.next_queue()
         if queue is None:
@@ -240,7 +244,7 @@ def _second_pass(search: _Search, retry: list[Candidate]) -> bool:
 
 
 def _allowed(search: _Search, candidate: Candidate, strategy: str) -> bool:
-    mine, theirs = search.sides(candidate.node)
+    mine, theirs = search.sides(candidate.vertex)
     my_share = share(search.usage, mine)
     if strategy == INITIAL_SHARE:
         return my_share < share(search.usage, theirs)
@@ -251,7 +255,7 @@ def _allowed(search: _Search, candidate: Candidate, strategy: str) -> bool:
 
 
 def _because(candidate: Candidate, variant: Variant) -> Candidate:
-    return Candidate(candidate.allocation, candidate.node, variant, candidate.top)
+    return Candidate(candidate.allocation, candidate.vertex, variant, candidate.top)
 
 
 def targets_of(

@@ -18,7 +18,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import PreemptionPolicy, Queue
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.allocations import Allocation, Allocations
-from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 
 
 class Variant(Enum):
@@ -41,9 +41,9 @@ class Candidate:
     """A gang that may be stopped."""
 
     allocation: Allocation
-    node: Node
+    vertex: Vertex
     variant: Variant
-    top: Node | None = None
+    top: Vertex | None = None
     """The lowest cohort above both its queue and the preemptor's; None in the preemptor's own queue."""
 
 
@@ -74,7 +74,7 @@ class Preemptor:
 
     gang: Gang
     queue: Queue
-    node: Node
+    vertex: Vertex
     allocations: Allocations
     usage: Usage
     """Searched by taking candidates out and putting them back; unchanged afterwards."""
@@ -112,19 +112,19 @@ class Preemptor:
         """Return whether ``amounts`` fit the view, without exceeding the queue's own quota unless ``borrowing``, and
         nodes are found.
         """
-        if not borrowing and any(self.usage.borrowing_with(self.node, key, v) for key, v in amounts.items()):
+        if not borrowing and any(self.usage.borrowing_with(self.vertex, key, v) for key, v in amounts.items()):
             return False
-        return self.usage.fits(self.node, amounts) and (self.seats is None or self.seats.found())
+        return self.usage.fits(self.vertex, amounts) and (self.seats is None or self.seats.found())
 
     def take(self, candidate: Candidate) -> None:
         """Take a candidate out of the view."""
-        self.usage.remove(candidate.node, candidate.allocation.amounts)
+        self.usage.remove(candidate.vertex, candidate.allocation.amounts)
         if self.seats is not None:
             self.seats.take(candidate.allocation.uids)
 
     def give_back(self, candidate: Candidate) -> None:
         """Put a candidate back into the view."""
-        self.usage.add(candidate.node, candidate.allocation.amounts)
+        self.usage.add(candidate.vertex, candidate.allocation.amounts)
         if self.seats is not None:
             self.seats.give_back(candidate.allocation.uids)
 
@@ -133,7 +133,7 @@ class Preemptor:
         allocation, known = candidate.allocation, candidate.allocation.reservation
         return (
             known.uid not in self.allocations.stopping,
-            candidate.node is self.node,
+            candidate.vertex is self.vertex,
             allocation.priority,
             -known.since_seconds,
             known.uid,
@@ -145,14 +145,14 @@ class Preemptor:
         Usage is compared within a queue only, so queues are merged by the first candidate that each has left: of two
         neighbours in the result the one that has to go first does, which sorting all together cannot promise.
         """
-        by_queue: dict[Node, list[Candidate]] = {}
+        by_queue: dict[Vertex, list[Candidate]] = {}
         for candidate in candidates:
-            by_queue.setdefault(candidate.node, []).append(candidate)
+            by_queue.setdefault(candidate.vertex, []).append(candidate)
         return list(merge(*map(self._in_order_of_one, by_queue.values()), key=self.order))
 
     def _in_order_of_one(self, candidates: list[Candidate]) -> list[Candidate]:
         """Return the candidates of one queue in order."""
-        ranks = self.ranks(candidates[0].node.name)
+        ranks = self.ranks(candidates[0].vertex.name)
         if ranks is None:
             return sorted(candidates, key=self.order)
 
@@ -163,7 +163,7 @@ class Preemptor:
         return sorted(candidates, key=order)
 
 
-def may_stop_any(gang: Gang, queue: Queue, node: Node, allocations: Allocations) -> bool:
+def may_stop_any(gang: Gang, queue: Queue, vertex: Vertex, allocations: Allocations) -> bool:
     """Return whether there might be any gangs that one of ``queue`` could stop, at a glance: False is certain."""
     rules = queue.preemption
     if gang.stops_nobody or rules.within_queue is rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
@@ -172,7 +172,7 @@ def may_stop_any(gang: Gang, queue: Queue, node: Node, allocations: Allocations)
     if allocations.stopping or (lowest is not None and rules.may_stop_own(gang.priority, lowest)):
         return True
     reclaims = rules.reclaim_within_cohort is not PreemptionPolicy.NEVER
-    return reclaims and any(each is not node and each.reclaimable for each in allocations.borrowing(node.root))
+    return reclaims and any(each is not vertex and each.reclaimable for each in allocations.borrowing(vertex.root))
 
 
 def uses(allocation: Allocation, keys: Iterable[FlavorResource]) -> bool:
@@ -185,9 +185,9 @@ def was_given(allocation: Allocation, keys: frozenset[FlavorResource]) -> bool:
     return not keys.isdisjoint(allocation.amounts)
 
 
-def within_own(usage: Usage, node: Node, keys: Iterable[FlavorResource]) -> bool:
-    """Return whether ``node`` uses at most what its subtree owns, for all of ``keys``."""
-    return all(usage.of(node, key) <= node.subtree.get(key, 0) for key in keys)
+def within_own(usage: Usage, vertex: Vertex, keys: Iterable[FlavorResource]) -> bool:
+    """Return whether ``vertex`` uses at most what its subtree owns, for all of ``keys``."""
+    return all(usage.of(vertex, key) <= vertex.subtree.get(key, 0) for key in keys)
 
 
 def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> list[Candidate]:
@@ -196,8 +196,8 @@ def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> li
     if policy is PreemptionPolicy.NEVER:
         return []
     found = [
-        Candidate(allocation, preemptor.node, Variant.WITHIN_QUEUE)
-        for allocation in preemptor.allocations.to_look_at(preemptor.node.name)
+        Candidate(allocation, preemptor.vertex, Variant.WITHIN_QUEUE)
+        for allocation in preemptor.allocations.to_look_at(preemptor.vertex.name)
         if was_given(allocation, needs) and preemptor.may_stop(allocation, policy)
     ]
     return preemptor.in_order(found)
@@ -206,15 +206,15 @@ def own_candidates(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> li
 def may_be_stopped(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> Iterator[Allocation]:
     """Yield all gangs that a search for ``needs`` might stop, by any rule; it stops no others."""
     rules, usage = preemptor.queue.preemption, preemptor.usage
-    for node in preemptor.node.root.below():
-        if not node.is_queue:
+    for vertex in preemptor.vertex.root.below():
+        if not vertex.is_queue:
             continue
-        policy = rules.within_queue if node is preemptor.node else rules.reclaim_within_cohort
+        policy = rules.within_queue if vertex is preemptor.vertex else rules.reclaim_within_cohort
         if policy is PreemptionPolicy.NEVER:
             continue
-        if node is not preemptor.node and (not node.reclaimable or within_own(usage, node, needs)):
+        if vertex is not preemptor.vertex and (not vertex.reclaimable or within_own(usage, vertex, needs)):
             continue
-        for allocation in preemptor.allocations.to_look_at(node.name):
+        for allocation in preemptor.allocations.to_look_at(vertex.name):
             if was_given(allocation, needs) and preemptor.may_stop(allocation, policy):
                 yield allocation
 
@@ -230,13 +230,13 @@ def _reclaim_candidates(
     without: list[Candidate] = []
     if preemptor.queue.preemption.reclaim_within_cohort is PreemptionPolicy.NEVER:
         return with_advantage, without
-    advantage, rest = _fits_own(preemptor.usage, preemptor.node, amounts)
+    advantage, rest = _fits_own(preemptor.usage, preemptor.vertex, amounts)
     # A queue that may not borrow and uses all it owns can take nothing back: only hierarchical advantage counts then.
     # Nor can one that the gang takes beyond what it owns, unless a gang of its own goes.
     within_own_quota = _below_own(preemptor, needs) and (advantage or own)
     takes_back = within_own_quota or not _may_not_borrow(preemptor)
-    below: Node = preemptor.node
-    for cohort in list(preemptor.node.path())[1:]:
+    below: Vertex = preemptor.vertex
+    for cohort in list(preemptor.vertex.path())[1:]:
         reach = _borrowing_queues(preemptor.usage, cohort, below, needs) if advantage or takes_back else ()
         for queue in reach:
             found = _of_queue(preemptor, queue, cohort, needs, advantage)
@@ -246,13 +246,13 @@ def _reclaim_candidates(
     return preemptor.in_order(with_advantage), preemptor.in_order(without)
 
 
-def _fits_own(usage: Usage, node: Node, amounts: AmountsByFlavor) -> tuple[bool, dict[FlavorResource, int]]:
-    """Return whether ``amounts`` fit what ``node`` owns, and what of them lies beyond its private quota."""
-    fits = not any(usage.borrowing_with(node, key, amount) for key, amount in amounts.items())
-    return fits, {key: max(0, amount - usage.local_available(node, key)) for key, amount in amounts.items()}
+def _fits_own(usage: Usage, vertex: Vertex, amounts: AmountsByFlavor) -> tuple[bool, dict[FlavorResource, int]]:
+    """Return whether ``amounts`` fit what ``vertex`` owns, and what of them lies beyond its private quota."""
+    fits = not any(usage.borrowing_with(vertex, key, amount) for key, amount in amounts.items())
+    return fits, {key: max(0, amount - usage.local_available(vertex, key)) for key, amount in amounts.items()}
 
 
-def _borrowing_queues(usage: Usage, cohort: Node, but: Node, needs: frozenset[FlavorResource]) -> Iterable[Node]:
+def _borrowing_queues(usage: Usage, cohort: Vertex, but: Vertex, needs: frozenset[FlavorResource]) -> Iterable[Vertex]:
     """Yield the queues below ``cohort``, outside of ``but``, that borrow some of ``needs`` all the way up to it."""
     for child in cohort.children:
         if child is but or within_own(usage, child, needs):
@@ -265,7 +265,7 @@ def _borrowing_queues(usage: Usage, cohort: Node, but: Node, needs: frozenset[Fl
 
 
 def _of_queue(
-    preemptor: Preemptor, queue: Node, top: Node, needs: frozenset[FlavorResource], advantage: bool
+    preemptor: Preemptor, queue: Vertex, top: Vertex, needs: frozenset[FlavorResource], advantage: bool
 ) -> list[Candidate]:
     rules, found = preemptor.queue.preemption, []
     for allocation in preemptor.allocations.to_look_at(queue.name):
@@ -308,7 +308,7 @@ def _may_not_borrow(preemptor: Preemptor) -> bool:
 
 
 def _below_own(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> bool:
-    return all(preemptor.usage.of(preemptor.node, key) < preemptor.node.nominal(key) for key in needs)
+    return all(preemptor.usage.of(preemptor.vertex, key) < preemptor.vertex.nominal(key) for key in needs)
 
 
 def _attempts(
@@ -352,10 +352,10 @@ def _still_valid(usage: Usage, candidate: Candidate, needs: frozenset[FlavorReso
         return True
     if borrowing and candidate.variant is Variant.WITHOUT_BORROWING:
         return False
-    for node in candidate.node.path():
-        if node is candidate.top:
+    for vertex in candidate.vertex.path():
+        if vertex is candidate.top:
             return True
-        if within_own(usage, node, needs):
+        if within_own(usage, vertex, needs):
             return False
     return True
 
@@ -375,8 +375,8 @@ def fill_back(
     return kept
 
 
-def mode_of(targets: Sequence[Candidate], node: Node) -> Mode:
-    """Return what stopping ``targets`` is to a gang of queue ``node``."""
+def mode_of(targets: Sequence[Candidate], vertex: Vertex) -> Mode:
+    """Return what stopping ``targets`` is to a gang of queue ``vertex``."""
     if not targets:
         return Mode.NO_CANDIDATES
-    return Mode.PREEMPT if any(target.node is node for target in targets) else Mode.RECLAIM
+    return Mode.PREEMPT if any(target.vertex is vertex for target in targets) else Mode.RECLAIM

@@ -14,7 +14,7 @@ from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.backfill.timetable import Booking, Timetable
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass
-from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +22,7 @@ class Head:
     """A head that is to be booked, and its place among the others."""
 
     eclass: EquivalenceClass
-    node: Node
+    vertex: Vertex
     amounts: AmountsByFlavor
     """What it takes, as far as that is known before it is booked."""
     level: int
@@ -45,20 +45,20 @@ class Head:
 
 def head_at(eclass: EquivalenceClass, turn: int, known: Booking | None, kept: AmountsByFlavor, taken: Usage) -> Head:
     """Return the head of a queue as of now, when the tree is used as ``taken`` says, what it keeps included."""
-    node, queue = eclass.queue.node, eclass.queue.spec
-    assert node is not None
+    vertex, queue = eclass.queue.vertex, eclass.queue.spec
+    assert vertex is not None
     assert queue is not None
     amounts = eclass.smallest if known is None else known.amounts
     if amounts is None:
 
         def judge(key: FlavorResource, amount: int) -> Verdict:
-            return Verdict(Mode.FIT, taken.borrow_level(node, key, amount)[0])
+            return Verdict(Mode.FIT, taken.borrow_level(vertex, key, amount)[0])
 
         amounts = assign(eclass.request, eclass.head.least_counts, queue.fungibility, Judge(judge)).usage
-    taken.remove(node, kept)
-    level = taken.highest_level(node, amounts)
-    taken.add(node, kept)
-    return Head(eclass, node, amounts, level, turn, kept)
+    taken.remove(vertex, kept)
+    level = taken.highest_level(vertex, amounts)
+    taken.add(vertex, kept)
+    return Head(eclass, vertex, amounts, level, turn, kept)
 
 
 def book(
@@ -77,7 +77,7 @@ def book(
     heads = sorted(heads, key=lambda each: each.place)
     for each in heads:
         before = known.get(each.uid)
-        if before is not None and before.node is each.node and before.asked == each.eclass.key:
+        if before is not None and before.vertex is each.vertex and before.asked == each.eclass.key:
             kept = before.not_before(table.now)
             if table.holds(kept):
                 table.book(kept)
@@ -103,17 +103,17 @@ def book(
         searched = wanted
 
 
-def owns(usage: Usage, node: Node, other: Node, amounts: AmountsByFlavor, keys: Iterable[FlavorResource]) -> bool:
-    """Return whether all that queue ``node`` would take of ``keys`` is owned by its side of the lowest cohort that it
+def owns(usage: Usage, vertex: Vertex, other: Vertex, amounts: AmountsByFlavor, keys: Iterable[FlavorResource]) -> bool:
+    """Return whether all that queue ``vertex`` would take of ``keys`` is owned by its side of the lowest cohort that it
     shares with queue ``other``, when the tree is used as ``usage`` says.
     """
     above = set(map(id, other.path()))
-    side = node
+    side = vertex
     while side.parent is not None and id(side.parent) not in above:
         side = side.parent
-    usage.add(node, amounts)
+    usage.add(vertex, amounts)
     owned = all(usage.of(side, key) <= side.subtree.get(key, 0) for key in keys)
-    usage.remove(node, amounts)
+    usage.remove(vertex, amounts)
     return owned
 
 
@@ -128,14 +128,14 @@ def _move_up(table: Timetable, one: Head, heads: Iterable[Head], guarded: set[st
         moved = found is not None and found.at_seconds < before.at_seconds
         table.book(found if found is not None and moved else before)
         return moved
-    table.forgo(one.node, one.kept)
+    table.forgo(one.vertex, one.kept)
     later = [each for each in heads if each.place > one.place and table.booking(each.uid) is not None]
     peers = {each for each in later if one.uid in guarded and each.uid in guarded}
     behind = [each for each in later if each in peers or _takes_precedence(table.taken, one, each, one.amounts)]
     while True:
         found, lost = _book_before(table, one, behind)
         if found is None:
-            table.charge(one.node, one.kept)
+            table.charge(one.vertex, one.kept)
             return False
         outranked = [each for each in behind if _takes_precedence(table.taken, one, each, found.amounts)]
         wronged = [each for each in lost if each not in peers and each not in outranked]
@@ -169,9 +169,9 @@ def _takes_precedence(taken: Usage, one: Head, other: Head, amounts: AmountsByFl
     if one.eclass.sample.priority > other.eclass.sample.priority:
         return True
     keys = amounts.keys() & other.amounts.keys()
-    taken.remove(one.node, one.kept)
-    owned = one.node is not other.node and owns(taken, one.node, other.node, amounts, keys)
-    taken.add(one.node, one.kept)
+    taken.remove(one.vertex, one.kept)
+    owned = one.vertex is not other.vertex and owns(taken, one.vertex, other.vertex, amounts, keys)
+    taken.add(one.vertex, one.kept)
     return owned
 
 

@@ -9,7 +9,7 @@ queues that say so (``Queue.guards_borrowing``) are guarded and give way, to oth
   that other queues took beyond what they own has ended. One that this would not help holds nobody up.
 - It holds up a gang of another queue when both ask a resource of which, below the cohort where the two sides meet, the
   one side has all that it owns and the other side less; and when with that gang there, the starved one would not have
-  room for it, at a node that both use.
+  room for it, at a vertex that both use.
 
 A gang whose own queue is below what it owns is held up by nobody, so that no two wait for each other; neither is one
 that may use guaranteed quota only. Upstream looks at leaves and not at resources, and holds for whatever waits.
@@ -27,7 +27,7 @@ from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
-from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 from webhook.core.reasons.barriers import NAMED_MAX, BehindStarved
 from webhook.core.reasons.wake_keys import Owed
 
@@ -65,9 +65,9 @@ class BorrowingGuard:
         """
         if not (decision.fits or decision.preempts) or not _yields(eclass.queue.spec, eclass.head.preemptible):
             return decision
-        assert eclass.queue.node is not None
+        assert eclass.queue.vertex is not None
         view = self.allocations.projected if usage is None else usage
-        taking = _Taking(eclass.queue.node, decision.assignment.usage, view)
+        taking = _Taking(eclass.queue.vertex, decision.assignment.usage, view)
         # For the head of a strict queue nothing is held back while it is judged: what is found then counts for it only.
         recheck = usage is not None or eclass.queue.strict or eclass.queue.backfills
         held = list(islice(self._holders(taking, fences, recheck=recheck), NAMED_MAX))
@@ -79,10 +79,10 @@ class BorrowingGuard:
 
     def lets_grow(self, allocation: Allocation, extra: AmountsByFlavor, fences: Fences) -> bool:
         """Return whether an admitted gang can take ``extra`` and keep no starved gang waiting."""
-        queue, node = self.pending.queues.get(allocation.reservation.queue), self.allocations.node_of(allocation)
-        if node is None or queue is None or not _yields(queue.spec, allocation.reservation.preemptible):
+        queue, vertex = self.pending.queues.get(allocation.reservation.queue), self.allocations.vertex_of(allocation)
+        if vertex is None or queue is None or not _yields(queue.spec, allocation.reservation.preemptible):
             return True
-        held = next(self._holders(_Taking(node, extra, self.allocations.projected), fences), None)
+        held = next(self._holders(_Taking(vertex, extra, self.allocations.projected), fences), None)
         if held is not None:
             self.watch(held.owed)
         return held is None
@@ -110,28 +110,30 @@ class BorrowingGuard:
     def _lasts(self, owed: Owed, fences: Fences) -> bool:
         queue, usage = self.pending.queues.get(owed.queue), self.allocations.projected
         eclass = None if queue is None else queue.eclasses.get(owed.equivalence)
-        if eclass is None or eclass.queue.node is None or eclass not in _whose_turn_may_come(eclass.queue):
+        if eclass is None or eclass.queue.vertex is None or eclass not in _whose_turn_may_come(eclass.queue):
             return False
-        node = eclass.queue.node
-        meeting = next((each for each in node.path() if each.index == owed.cohort), None)
+        vertex = eclass.queue.vertex
+        meeting = next((each for each in vertex.path() if each.index == owed.cohort), None)
         asked = {} if meeting is None else _starved(eclass, fences, usage)
         if meeting is None or owed.key not in asked:
             return False
-        side = list(_side(node, meeting))
-        return _short(usage, side, owed.key) and not _kept_out_by(usage, node, side, owed.key, asked[owed.key])
+        side = list(_side(vertex, meeting))
+        return _short(usage, side, owed.key) and not _kept_out_by(usage, vertex, side, owed.key, asked[owed.key])
 
     def _holders(self, taking: "_Taking", fences: Fences, *, recheck: bool = False) -> Iterator[_Held]:
         """Yield the starved gangs that would be kept waiting, by the names of queues: the first one of each.
 
         Once for each of what it would lack.
         """
-        for queue in () if taking.below_own() else self.pending.guarded.get(taking.node.root, ()):
-            keys = [] if queue.node is None or queue.node is taking.node else taking.contested(queue.node)
-            if not keys or queue.node is None:
+        for queue in () if taking.below_own() else self.pending.guarded.get(taking.vertex.root, ()):
+            keys = [] if queue.vertex is None or queue.vertex is taking.vertex else taking.contested(queue.vertex)
+            if not keys or queue.vertex is None:
                 continue
             found = _all_starved(queue, fences, taking.usage) if recheck else self._starved_in(queue, fences)
-            for eclass, key in taking.lacking(found, queue.node, keys):
-                yield _Held(eclass, Owed(queue.node.name, eclass.key, _meeting(taking.node, queue.node).index, key))
+            for eclass, key in taking.lacking(found, queue.vertex, keys):
+                yield _Held(
+                    eclass, Owed(queue.vertex.name, eclass.key, _meeting(taking.vertex, queue.vertex).index, key)
+                )
 
     def _starved_in(self, queue: PendingQueue, fences: Fences) -> list[tuple[EquivalenceClass, AmountsByFlavor]]:
         """Return the starved classes of a queue, found once for as long as nothing has changed."""
@@ -145,20 +147,20 @@ class BorrowingGuard:
 
 @dataclass(frozen=True, slots=True)
 class _Taking:
-    """``amounts`` that queue ``node`` would take of what is left by ``usage``."""
+    """``amounts`` that queue ``vertex`` would take of what is left by ``usage``."""
 
-    node: Node
+    vertex: Vertex
     amounts: AmountsByFlavor
     usage: Usage
 
     def below_own(self) -> bool:
         """Return whether the queue takes what it is owed itself, or nothing."""
-        return not self._shown() or _below_own(self.usage, self.node, self._shown())
+        return not self._shown() or _below_own(self.usage, self.vertex, self._shown())
 
-    def contested(self, other: Node) -> list[FlavorResource]:
+    def contested(self, other: Vertex) -> list[FlavorResource]:
         """Return of what it takes the queue's side has all that it owns, and the side of queue ``other`` less."""
-        meeting, usage = _meeting(self.node, other), self.usage
-        mine, theirs = list(_side(self.node, meeting)), list(_side(other, meeting))
+        meeting, usage = _meeting(self.vertex, other), self.usage
+        mine, theirs = list(_side(self.vertex, meeting)), list(_side(other, meeting))
         return [
             key
             for key in sorted(self._shown())
@@ -166,11 +168,11 @@ class _Taking:
         ]
 
     def lacking(
-        self, starved: Iterable[tuple[EquivalenceClass, AmountsByFlavor]], other: Node, keys: Iterable[FlavorResource]
+        self, starved: Iterable[tuple[EquivalenceClass, AmountsByFlavor]], other: Vertex, keys: Iterable[FlavorResource]
     ) -> list[tuple[EquivalenceClass, FlavorResource]]:
         """Return the first of the ``starved`` classes of queue ``other`` that would lack any of ``keys``, with each."""
-        shared = list(_meeting(self.node, other).path())
-        self.usage.add(self.node, self.amounts)
+        shared = list(_meeting(self.vertex, other).path())
+        self.usage.add(self.vertex, self.amounts)
         try:
             for eclass, asked in starved:
                 refused = {key: self.usage.binding(other, key, asked[key]) for key in keys if key in asked}
@@ -178,7 +180,7 @@ class _Taking:
                 if found:
                     return found
         finally:
-            self.usage.remove(self.node, self.amounts)
+            self.usage.remove(self.vertex, self.amounts)
         return []
 
     def _shown(self) -> list[FlavorResource]:
@@ -214,17 +216,17 @@ def _starved(
 
     ``reach`` collects how much the queue could take of what.
     """
-    node = eclass.queue.node
-    if node is None or not eclass.order or eclass.ineligible is not None or eclass.request.refusal is not None:
+    vertex = eclass.queue.vertex
+    if vertex is None or not eclass.order or eclass.ineligible is not None or eclass.request.refusal is not None:
         return {}
     reach, charged = {} if reach is None else reach, _least(eclass)
     for key, amount in charged.items():
         if key not in reach:
-            reach[key] = _reach(usage, node, key)
+            reach[key] = _reach(usage, vertex, key)
         if amount > reach[key]:
             return {}
     asked = {key: amount for key, amount in charged.items() if amount and not key.is_internal}
-    starved = _below_own(usage, node, asked) and fences.shortfall(eclass.head, eclass.head.least_counts) is None
+    starved = _below_own(usage, vertex, asked) and fences.shortfall(eclass.head, eclass.head.least_counts) is None
     return asked if starved else {}
 
 
@@ -241,37 +243,37 @@ def _any_amount(_key: FlavorResource, _amount: int) -> Verdict:
     return Verdict(Mode.FIT, 0)
 
 
-def _below_own(usage: Usage, node: Node, keys: Iterable[FlavorResource]) -> bool:
+def _below_own(usage: Usage, vertex: Vertex, keys: Iterable[FlavorResource]) -> bool:
     """Return whether a queue uses less than it owns of each of ``keys`` of which it owns any."""
-    owned = [key for key in keys if node.subtree.get(key, 0) > 0]
-    return bool(owned) and all(usage.of(node, key) < node.subtree[key] for key in owned)
+    owned = [key for key in keys if vertex.subtree.get(key, 0) > 0]
+    return bool(owned) and all(usage.of(vertex, key) < vertex.subtree[key] for key in owned)
 
 
-def _short(usage: Usage, side: Iterable[Node], key: FlavorResource) -> bool:
+def _short(usage: Usage, side: Iterable[Vertex], key: FlavorResource) -> bool:
     return all(usage.of(each, key) < each.subtree.get(key, 0) for each in side)
 
 
-def _kept_out_by(usage: Usage, node: Node, side: list[Node], key: FlavorResource, amount: int) -> bool:
-    """Return whether a node of the starved queue's own side refuses: others above have no part in that."""
-    refused = usage.binding(node, key, amount)
+def _kept_out_by(usage: Usage, vertex: Vertex, side: list[Vertex], key: FlavorResource, amount: int) -> bool:
+    """Return whether a vertex of the starved queue's own side refuses: others above have no part in that."""
+    refused = usage.binding(vertex, key, amount)
     return refused is not None and refused[0] in side
 
 
-def _meeting(one: Node, other: Node) -> Node:
+def _meeting(one: Vertex, other: Vertex) -> Vertex:
     """Return the lowest cohort above both queues of one tree."""
     above = {each.index for each in other.path()}
     return next(each for each in one.path() if each.index in above)
 
 
-def _side(node: Node, meeting: Node) -> Iterator[Node]:
-    """Yield ``node`` and what is above it, below the cohort where two sides meet."""
-    for each in node.path():
+def _side(vertex: Vertex, meeting: Vertex) -> Iterator[Vertex]:
+    """Yield ``vertex`` and what is above it, below the cohort where two sides meet."""
+    for each in vertex.path():
         if each is meeting:
             return
         yield each
 
 
-def _reach(usage: Usage, queue: Node, key: FlavorResource) -> int:
+def _reach(usage: Usage, queue: Vertex, key: FlavorResource) -> int:
     """Return what ``queue`` could take once everything is gone that others took beyond what they own."""
     path = list(queue.path())
     used = [usage.of(queue, key)]
@@ -281,24 +283,24 @@ def _reach(usage: Usage, queue: Node, key: FlavorResource) -> int:
         )
         used.append(_passed_up(child, key, used[-1]) + others)
     reach = path[-1].subtree.get(key, 0) - used[-1]
-    for node, taken in reversed(list(zip(path[:-1], used[:-1], strict=True))):
-        local, limit = node.local.get(key, 0), node.borrowing.get(key)
+    for vertex, taken in reversed(list(zip(path[:-1], used[:-1], strict=True))):
+        local, limit = vertex.local.get(key, 0), vertex.borrowing.get(key)
         if limit is not None:
-            reach = min(reach, node.subtree.get(key, 0) - local - max(0, taken - local) + limit)
+            reach = min(reach, vertex.subtree.get(key, 0) - local - max(0, taken - local) + limit)
         reach += max(0, local - taken)
     return reach
 
 
-def _within_own(usage: Usage, node: Node, key: FlavorResource) -> int:
-    return min(usage.of(node, key), node.subtree.get(key, 0))
+def _within_own(usage: Usage, vertex: Vertex, key: FlavorResource) -> int:
+    return min(usage.of(vertex, key), vertex.subtree.get(key, 0))
 
 
-def _passed_up(node: Node, key: FlavorResource, used: int) -> int:
-    return max(0, used - node.local.get(key, 0))
+def _passed_up(vertex: Vertex, key: FlavorResource, used: int) -> int:
+    return max(0, used - vertex.local.get(key, 0))
 
 
 def _behind(held: _Held, taking: _Taking) -> BehindStarved:
-    key, gang, starved, usage = held.owed.key, held.starved.head, held.starved.queue.node, taking.usage
+    key, gang, starved, usage = held.owed.key, held.starved.head, held.starved.queue.vertex, taking.usage
     assert starved is not None
     return BehindStarved(
         gang.key,
@@ -306,8 +308,8 @@ def _behind(held: _Held, taking: _Taking) -> BehindStarved:
         key,
         usage.of(starved, key),
         starved.subtree.get(key, 0),
-        str(taking.node),
+        str(taking.vertex),
         taking.amounts[key],
-        usage.of(taking.node, key),
-        taking.node.subtree.get(key, 0),
+        usage.of(taking.vertex, key),
+        taking.vertex.subtree.get(key, 0),
     )

@@ -31,8 +31,8 @@ class HeadPlan:
 
     def booking_of(self, head: EquivalenceClass) -> tuple[Booking | None, Timetable]:
         """Return what is booked for the head of a queue, or could be if it waits for more than quota; and where."""
-        assert head.queue.node is not None
-        table = self.table or Timetable(self.allocations, head.queue.node.root, self.now)
+        assert head.queue.vertex is not None
+        table = self.table or Timetable(self.allocations, head.queue.vertex.root, self.now)
         if head in self.eclasses:
             return self.bookings.get(head.head.uid), table
         return table.earliest(head), table
@@ -59,14 +59,14 @@ class HeadPlan:
 
     def intervenes(self, start: Start, eclass: EquivalenceClass | None, head: EquivalenceClass) -> bool:
         """Return whether the head of ``eclass``, or one that grows, may put off the head of another queue."""
-        node = head.queue.node
-        assert node is not None
-        if node is start.node:
+        vertex = head.queue.vertex
+        assert vertex is not None
+        if vertex is start.vertex:
             return False
         if eclass is not None and eclass.sample.priority > head.sample.priority:
             return True
         asked = self.bookings[head.head.uid].amounts.keys() & {key for key, amount in start.amounts.items() if amount}
-        return owns(self.allocations.projected, start.node, node, start.amounts, asked)
+        return owns(self.allocations.projected, start.vertex, vertex, start.amounts, asked)
 
     def heads(self, table: Timetable, known: Mapping[str, Booking], but: EquivalenceClass | None = None) -> list[Head]:
         """Return the heads that are booked or may be, as of now."""
@@ -89,16 +89,16 @@ class HeadPlan:
         """Leave out what is kept for the head of ``eclass`` itself."""
         if eclass is None:
             return None
-        if self._is_lifted(eclass) and eclass.queue.node is not None:
-            table.forgo(eclass.queue.node, self._kept_by(eclass.queue))
+        if self._is_lifted(eclass) and eclass.queue.vertex is not None:
+            table.forgo(eclass.queue.vertex, self._kept_by(eclass.queue))
         return table.cancel(eclass.head.uid)
 
     def step_in(self, table: Timetable, eclass: EquivalenceClass | None, booking: Booking | None) -> None:
         """Let that be as it was."""
         if booking is not None:
             table.book(booking)
-        if eclass is not None and self._is_lifted(eclass) and eclass.queue.node is not None:
-            table.charge(eclass.queue.node, self._kept_by(eclass.queue))
+        if eclass is not None and self._is_lifted(eclass) and eclass.queue.vertex is not None:
+            table.charge(eclass.queue.vertex, self._kept_by(eclass.queue))
 
     def _is_lifted(self, eclass: EquivalenceClass) -> bool:
         """Return whether what its queue keeps for its head is put aside for the head of ``eclass``."""

@@ -27,14 +27,14 @@ class Heads:
 
     def scope(self, queues: Sequence[PendingQueue]) -> object:
         """Return what tells the plan of these queues from others: a tree, or a queue."""
-        return queues[0].node.root if self.across_queues and queues[0].node is not None else queues[0].name
+        return queues[0].vertex.root if self.across_queues and queues[0].vertex is not None else queues[0].name
 
     def queues_beside(self, queue: PendingQueue) -> Sequence[PendingQueue]:
         """Return the queues of which the heads are protected from gangs of one queue."""
-        if queue.node is None:
+        if queue.vertex is None:
             return ()
         if self.across_queues:
-            return self.pending.backfilling.get(queue.node.root, ())
+            return self.pending.backfilling.get(queue.vertex.root, ())
         return [queue] if queue.backfills else ()
 
     def waiting_for_quota(self, queues: Sequence[PendingQueue], fences: Fences) -> Sequence[EquivalenceClass]:
@@ -43,8 +43,8 @@ class Heads:
         """
         if not queues:
             return ()
-        assert queues[0].node is not None
-        scope, version = self.scope(queues), self.pending.heads_version(queues[0].node.root)
+        assert queues[0].vertex is not None
+        scope, version = self.scope(queues), self.pending.heads_version(queues[0].vertex.root)
         known = self._known.get(scope)
         if known is not None and known[0] == version:
             return known[1]
@@ -83,4 +83,4 @@ def _passes_fences(eclass: EquivalenceClass, fences: Fences) -> bool:
 
 def before_heads(queue: PendingQueue) -> BeforeHeads:
     """Return the key of those that have no right before any booked head of the queue's tree."""
-    return BeforeHeads(None if queue.node is None else queue.node.root.index)
+    return BeforeHeads(None if queue.vertex is None else queue.vertex.root.index)

@@ -38,7 +38,7 @@ from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
-from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.quota.tree import AmountsByFlavor, Vertex
 from webhook.core.reasons.barriers import BehindHead, Passing
 from webhook.core.reasons.wake_keys import QueueHead, WakeKey
 
@@ -68,7 +68,7 @@ class Backfill:
     """By tree or queue, as last settled, with what ``allocations.given_back_in`` said then."""
     _plans: dict[object, tuple[_Basis, HeadPlan]] = field(default_factory=dict)
     _settled_at: tuple[int, int, float] | None = None
-    _seen: dict[Node, tuple[int, int, float]] = field(default_factory=dict)
+    _seen: dict[Vertex, tuple[int, int, float]] = field(default_factory=dict)
     """By root, what was settled last was made from this, and until when it holds, where no fence has a part in it."""
     heads: Heads = field(init=False)
 
@@ -99,7 +99,7 @@ class Backfill:
         self.put_off = {}
         return keys
 
-    def _settle_trees(self, changed: Collection[Node], fences: Fences, now: float) -> list[WakeKey]:
+    def _settle_trees(self, changed: Collection[Vertex], fences: Fences, now: float) -> list[WakeKey]:
         """Settle what has ``changed``; what has not stays as it is."""
         keys: list[WakeKey] = []
         self.freed = []
@@ -120,12 +120,12 @@ class Backfill:
                 self._seen[root] = (*self._state_of(root), min(starts, default=inf))
         return keys
 
-    def _has_changed(self, root: Node, now: float) -> bool:
+    def _has_changed(self, root: Vertex, now: float) -> bool:
         """Return whether a tree may have changed since it was settled, or a head in it is late."""
         seen = self._seen.get(root)
         return seen is None or seen[:2] != self._state_of(root) or now > seen[2]
 
-    def _state_of(self, root: Node) -> tuple[int, int]:
+    def _state_of(self, root: Vertex) -> tuple[int, int]:
         return self.allocations.version_of(root), self.pending.heads_version(root)
 
     def _settle(
@@ -162,13 +162,13 @@ class Backfill:
 
     def refusal(self, eclass: EquivalenceClass, decision: Decision, fences: Fences, now: float) -> BehindHead | None:
         """Return why the head of ``eclass``, which could start, has to wait for another head; None if not."""
-        node, queues = eclass.queue.node, self.heads.queues_beside(eclass.queue)
-        if node is None or not queues:
+        vertex, queues = eclass.queue.vertex, self.heads.queues_beside(eclass.queue)
+        if vertex is None or not queues:
             return None
         plan = self._plan(queues, self.heads.waiting_for_quota(queues, fences), now)
         # Nobody knows when who has to wait for victims starts, and so when that one ends.
         end = inf if decision.preempts else ends_at(eclass.head.max_run_seconds, now)
-        start = Start(node, decision.assignment.usage, end, [victim.allocation for victim in decision.victims])
+        start = Start(vertex, decision.assignment.usage, end, [victim.allocation for victim in decision.victims])
         head = eclass.queue.head() if eclass.queue.backfills else None
         if head is not None and head is not eclass and head.order_key <= eclass.order_key:
             why = plan.may_not_pass(eclass, start, head, fences)
@@ -194,10 +194,10 @@ class Backfill:
         rights: dict[tuple[object, ...], bool] = {}
 
         def refuses(eclass: EquivalenceClass) -> bool:
-            node, amounts = eclass.queue.node, eclass.smallest
-            if plan is None or plan.table is None or node is None or amounts is None or eclass.queue.heads(eclass):
+            vertex, amounts = eclass.queue.vertex, eclass.smallest
+            if plan is None or plan.table is None or vertex is None or amounts is None or eclass.queue.heads(eclass):
                 return False
-            start = Start(node, amounts, ends_at(eclass.head.max_run_seconds, now))
+            start = Start(vertex, amounts, ends_at(eclass.head.max_run_seconds, now))
             if not plan.table.keeps_out(uid, start):
                 return False
             like = (eclass.queue, eclass.sample.priority, *amounts.items())
@@ -210,23 +210,23 @@ class Backfill:
 
     def room_beside(self, eclass: EquivalenceClass, fences: Fences, now: float) -> dict[FlavorResource, int]:
         """Return what the head of ``eclass`` could take now, for as long as it may run, beside all that is booked."""
-        node, plan = eclass.queue.node, self._plan_beside(eclass.queue, fences, now)
-        if node is None or plan.table is None:
+        vertex, plan = eclass.queue.vertex, self._plan_beside(eclass.queue, fences, now)
+        if vertex is None or plan.table is None:
             return {}
         own = plan.step_out(plan.table, eclass)
         end = ends_at(eclass.head.max_run_seconds, now)
-        found = {key: plan.table.room(node, key, end) for key in eclass.request.keys}
+        found = {key: plan.table.room(vertex, key, end) for key in eclass.request.keys}
         plan.step_in(plan.table, eclass, own)
         return found
 
     def lets_grow(self, allocation: Allocation, extra: AmountsByFlavor, fences: Fences, now: float) -> bool:
         """Return whether an admitted gang can take ``extra`` without delaying a head."""
-        node, queue = self.allocations.node_of(allocation), self.pending.queues.get(allocation.reservation.queue)
+        vertex, queue = self.allocations.vertex_of(allocation), self.pending.queues.get(allocation.reservation.queue)
         queues = () if queue is None else self.heads.queues_beside(queue)
-        if node is None or queue is None or not queues:
+        if vertex is None or queue is None or not queues:
             return True
         plan = self._plan(queues, self.heads.waiting_for_quota(queues, fences), now)
-        start = Start(node, extra, inf if allocation.end_seconds is None else allocation.end_seconds)
+        start = Start(vertex, extra, inf if allocation.end_seconds is None else allocation.end_seconds)
         own = queue.head() if queue.backfills else None
         if own is not None and own.request.keys & extra.keys():
             booking, table = plan.booking_of(own)
@@ -269,12 +269,12 @@ class Backfill:
 
     def _basis(self, queues: Sequence[PendingQueue], eclasses: Sequence[EquivalenceClass]) -> _Basis:
         """Return what a plan of these queues is made from: who holds what, and who waits for quota."""
-        assert queues[0].node is not None
-        return (self.allocations.version_of(queues[0].node.root), *((eclass, eclass.head) for eclass in eclasses))
+        assert queues[0].vertex is not None
+        return (self.allocations.version_of(queues[0].vertex.root), *((eclass, eclass.head) for eclass in eclasses))
 
     def _given_back_in(self, queues: Sequence[PendingQueue]) -> int:
-        assert queues[0].node is not None
-        return self.allocations.given_back_in(queues[0].node.root)
+        assert queues[0].vertex is not None
+        return self.allocations.given_back_in(queues[0].vertex.root)
 
     def _made(
         self, queues: Sequence[PendingQueue], eclasses: Sequence[EquivalenceClass], scope: object, now: float
@@ -288,15 +288,15 @@ class Backfill:
         turns.update((eclass.head.uid, next(numbers)) for eclass in new)
         plan = HeadPlan(self.allocations, now, eclasses, turns, {})
         known = {uid: self.booked[uid] for uid in turns if uid in self.booked}
-        nodes = {queue.node for queue in queues}
-        ours = [each for each in self.booked.values() if each.node in nodes]
+        vertices = {queue.vertex for queue in queues}
+        ours = [each for each in self.booked.values() if each.vertex in vertices]
         left = any(each.uid not in turns and not self._is_used(each) for each in ours)
         settled = self._settled.get(scope)
         given_back = left or settled is None or settled[2] != self._given_back_in(queues)
         movable = list(turns) if given_back else [eclass.head.uid for eclass in new]
         if known or movable:
-            assert queues[0].node is not None
-            table = Timetable(self.allocations, queues[0].node.root, now)
+            assert queues[0].vertex is not None
+            table = Timetable(self.allocations, queues[0].vertex.root, now)
             put_off = [uid for starter, heads in self.put_off.items() if self._has_room(starter) for uid in heads]
             book(table, plan.heads(table, known), known, movable=movable, put_off=put_off)
             plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
@@ -319,12 +319,12 @@ class Backfill:
         for uid in known:
             before, queue = self.recalled.pop(uid), self.pending.records[uid].queue
             eclass = None if queue is None or queue.name != before.queue else waits_for_quota(queue, fences)
-            if eclass is None or eclass.head.uid != uid or eclass.queue.node is None:
+            if eclass is None or eclass.head.uid != uid or eclass.queue.vertex is None:
                 continue
             self.turns[uid] = before.turn
             if before.at_seconds is not None and asks(eclass, before.amounts):
                 at, end = before.at_seconds, ends_at(eclass.head.max_run_seconds, before.at_seconds)
-                self.booked[uid] = Booking(uid, eclass.key, eclass.queue.node, before.amounts, at, end)
+                self.booked[uid] = Booking(uid, eclass.key, eclass.queue.vertex, before.amounts, at, end)
         return bool(known)
 
     def _has_room(self, uid: str) -> bool:
@@ -360,7 +360,7 @@ class Backfill:
         weaker = frozenset(other for other, each in by_uid.items() if plan.intervenes(start, eclass, each))
         if refused is not None and not weaker:
             return by_uid[refused.uid], True
-        after = Timetable(self.allocations, start.node.root, plan.now, start)
+        after = Timetable(self.allocations, start.vertex.root, plan.now, start)
         plan.step_out(after, eclass)
         known = {other: plan.bookings[other] for other in by_uid}
         book(after, plan.heads(after, known, eclass), known, movable=plan.turns, put_off=weaker)

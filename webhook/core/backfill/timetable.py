@@ -17,7 +17,7 @@ from webhook.core.assignment.request import ClassKey
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.quota.allocations import Allocation, Allocations
-from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 from webhook.core.reasons.reasons import Code
 
 
@@ -28,7 +28,7 @@ class Booking:
     uid: str
     asked: ClassKey
     """What the gang was when it was booked."""
-    node: Node
+    vertex: Vertex
     amounts: AmountsByFlavor
     at_seconds: float
     """Unix time of its earliest start."""
@@ -45,7 +45,7 @@ class Booking:
 class Start:
     """A gang that would start now, or grow: what if?"""
 
-    node: Node
+    vertex: Vertex
     amounts: AmountsByFlavor
     end_seconds: float
     """Infinite when nobody knows."""
@@ -56,21 +56,21 @@ class Start:
 class Timetable:
     """What is taken of one tree from now on, by what runs and by what is booked."""
 
-    def __init__(self, allocations: Allocations, root: Node, now: float, start: Start | None = None) -> None:
+    def __init__(self, allocations: Allocations, root: Vertex, now: float, start: Start | None = None) -> None:
         self.root, self.now = root, now
         self._view = allocations.projected.copy_of(root)
         if allocations.lifted is not None and allocations.lifted[1].root is root:
             self._view.add(*allocations.lifted[1:])
         gone = () if start is None else [each for each in start.gone if each.uid not in allocations.stopping]
         for victim in gone:
-            node = allocations.node_of(victim)
-            if node is not None:
-                self._view.remove(node, victim.amounts)
+            vertex = allocations.vertex_of(victim)
+            if vertex is not None:
+                self._view.remove(vertex, victim.amounts)
         self._going = list(_ends(allocations, root, {victim.uid for victim in gone}))
         if start is not None:
-            self._view.add(start.node, start.amounts)
+            self._view.add(start.vertex, start.amounts)
             if start.end_seconds < inf:
-                insort(self._going, (start.end_seconds, start.node, start.amounts), key=itemgetter(0))
+                insort(self._going, (start.end_seconds, start.vertex, start.amounts), key=itemgetter(0))
         plain = start is None and allocations.lifted is None
         self.taken = allocations.projected if plain else self._view.copy_of(root)
         """What is taken now, but for bookings; while nothing changes."""
@@ -85,24 +85,24 @@ class Timetable:
 
     def may_hold(self, head: EquivalenceClass, kept: AmountsByFlavor) -> bool:
         """Return whether a head could start one day if nobody else were booked; ``kept`` is not in its way."""
-        node = head.queue.node
-        assert node is not None
+        vertex = head.queue.vertex
+        assert vertex is not None
         if head.smallest is None:
             return True
         if self._lasting is None:
             self._lasting = self._without_end()
-        self._lasting.remove(node, kept)
-        fits = self._lasting.fits(node, head.smallest)
-        self._lasting.add(node, kept)
+        self._lasting.remove(vertex, kept)
+        fits = self._lasting.fits(vertex, head.smallest)
+        self._lasting.add(vertex, kept)
         return fits
 
     def _without_end(self) -> Usage:
         """Return what those take who have no limit."""
         view = self._view.copy_of(self.root)
-        for _, node, amounts in self._going[self._ended :]:
-            view.remove(node, amounts)
+        for _, vertex, amounts in self._going[self._ended :]:
+            view.remove(vertex, amounts)
         for booking in self._there.values():
-            view.remove(booking.node, booking.amounts)
+            view.remove(booking.vertex, booking.amounts)
         return view
 
     def booking(self, uid: str) -> Booking | None:
@@ -113,10 +113,10 @@ class Timetable:
     def book(self, booking: Booking) -> None:
         """Enter a booking, which must fit."""
         snapshot = self._at(booking.at_seconds).copy_of(self.root)
-        snapshot.add(booking.node, booking.amounts)
+        snapshot.add(booking.vertex, booking.amounts)
         for other, view in self._booked.values():
             if booking.at_seconds <= other.at_seconds < booking.end_seconds:
-                view.add(booking.node, booking.amounts)
+                view.add(booking.vertex, booking.amounts)
         self._booked[booking.uid] = (booking, snapshot)
 
     def cancel(self, uid: str) -> Booking | None:
@@ -127,25 +127,25 @@ class Timetable:
         booking = found[0]
         for other, view in self._booked.values():
             if booking.at_seconds <= other.at_seconds < booking.end_seconds:
-                view.remove(booking.node, booking.amounts)
+                view.remove(booking.vertex, booking.amounts)
         if self._there.pop(uid, None) is not None:
-            self._view.remove(booking.node, booking.amounts)
+            self._view.remove(booking.vertex, booking.amounts)
         return booking
 
-    def forgo(self, node: Node, amounts: AmountsByFlavor) -> None:
-        """Leave out ``amounts`` that queue ``node`` takes at all times."""
+    def forgo(self, vertex: Vertex, amounts: AmountsByFlavor) -> None:
+        """Leave out ``amounts`` that queue ``vertex`` takes at all times."""
         for view in self._views():
-            view.remove(node, amounts)
+            view.remove(vertex, amounts)
 
-    def charge(self, node: Node, amounts: AmountsByFlavor) -> None:
-        """Let queue ``node`` take ``amounts`` at all times."""
+    def charge(self, vertex: Vertex, amounts: AmountsByFlavor) -> None:
+        """Let queue ``vertex`` take ``amounts`` at all times."""
         for view in self._views():
-            view.add(node, amounts)
+            view.add(vertex, amounts)
 
     def holds(self, booking: Booking) -> bool:
         """Return whether a booking would fit for all of its time."""
         views = self._views_over(booking.at_seconds, booking.end_seconds)
-        return all(view.fits(booking.node, booking.amounts) for view in views)
+        return all(view.fits(booking.vertex, booking.amounts) for view in views)
 
     def refuses(self, start: Start) -> Booking | None:
         """Return the earliest booking that would have no room if somebody started now; that it fits now is known."""
@@ -155,24 +155,24 @@ class Timetable:
     def keeps_out(self, uid: str, start: Start) -> bool:
         """Return whether a booking would have no room if somebody started now."""
         booking, view = self._booked[uid]
-        return booking.at_seconds < start.end_seconds and not view.fits(start.node, start.amounts)
+        return booking.at_seconds < start.end_seconds and not view.fits(start.vertex, start.amounts)
 
     def has_more_room_beside(self, uid: str, before: "Timetable") -> bool:
         """Return whether less is taken anywhere at the start of a booking than another timetable with it says."""
         (_, now), (_, then) = self._booked[uid], before._booked[uid]
-        return any(now.less_than(then, node) for node in self.root.below())
+        return any(now.less_than(then, vertex) for vertex in self.root.below())
 
     def beside(self, booking: Booking, start: Start) -> bool:
         """Return whether somebody who starts now leaves room for a booking that is not entered, when it begins."""
         view = self._at(booking.at_seconds)
-        view.add(start.node, start.amounts)
-        fits = view.fits(booking.node, booking.amounts)
-        view.remove(start.node, start.amounts)
+        view.add(start.vertex, start.amounts)
+        fits = view.fits(booking.vertex, booking.amounts)
+        view.remove(start.vertex, start.amounts)
         return fits
 
-    def room(self, node: Node, key: FlavorResource, end_seconds: float) -> int:
-        """Return what queue ``node`` could take from now until then; at most 0 where it is oversubscribed."""
-        return min(view.available(node, key) for view in self._views_over(self.now, end_seconds))
+    def room(self, vertex: Vertex, key: FlavorResource, end_seconds: float) -> int:
+        """Return what queue ``vertex`` could take from now until then; at most 0 where it is oversubscribed."""
+        return min(view.available(vertex, key) for view in self._views_over(self.now, end_seconds))
 
     def earliest(self, head: EquivalenceClass, latest: float = inf) -> Booking | None:
         """Return the earliest booking that fits for the smallest start of a head, not after ``latest``.
@@ -197,18 +197,18 @@ class Timetable:
                 ahead = [view for at, view in beside if turn < at <= turn + lasts]
                 at, amounts = self._between(head, turn, following, ahead)
             if amounts is not None:
-                assert head.queue.node is not None
-                return Booking(head.head.uid, head.key, head.queue.node, amounts, at, at + lasts)
+                assert head.queue.vertex is not None
+                return Booking(head.head.uid, head.key, head.queue.vertex, amounts, at, at + lasts)
         return None
 
     def _in_the_way(self, head: EquivalenceClass) -> list[tuple[float, Usage]]:
         """Return when who is booked comes, and what is taken then: only those beside which the head does not fit, where
         there is no choice in what it takes.
         """
-        node, least = head.queue.node, head.smallest
-        assert node is not None
+        vertex, least = head.queue.vertex, head.smallest
+        assert vertex is not None
         views = ((booking.at_seconds, view) for booking, view in self._booked.values())
-        return [(at, view) for at, view in views if least is None or not view.fits(node, least)]
+        return [(at, view) for at, view in views if least is None or not view.fits(vertex, least)]
 
     def _between(
         self, head: EquivalenceClass, turn: float, following: float, ahead: Sequence[Usage]
@@ -254,40 +254,42 @@ class Timetable:
             there = booking.at_seconds <= at < booking.end_seconds
             if there and uid not in self._there:
                 self._there[uid] = booking
-                self._view.add(booking.node, booking.amounts)
+                self._view.add(booking.vertex, booking.amounts)
             elif not there and self._there.pop(uid, None) is not None:
-                self._view.remove(booking.node, booking.amounts)
+                self._view.remove(booking.vertex, booking.amounts)
         return self._view
 
     def _let_end(self, number: int) -> None:
-        for _, node, amounts in self._going[self._ended : number]:
-            self._view.remove(node, amounts)
-        for _, node, amounts in self._going[number : self._ended]:
-            self._view.add(node, amounts)
+        for _, vertex, amounts in self._going[self._ended : number]:
+            self._view.remove(vertex, amounts)
+        for _, vertex, amounts in self._going[number : self._ended]:
+            self._view.add(vertex, amounts)
         self._ended = number
 
 
-def _ends(allocations: Allocations, root: Node, gone: Collection[str]) -> Iterator[tuple[float, Node, AmountsByFlavor]]:
+def _ends(
+    allocations: Allocations, root: Vertex, gone: Collection[str]
+) -> Iterator[tuple[float, Vertex, AmountsByFlavor]]:
     """Yield when which running gang gives back what to which queue, in that order."""
     for allocation in allocations.ending(root):
-        node, end = allocations.node_of(allocation), allocation.end_seconds
-        assert node is not None
+        vertex, end = allocations.vertex_of(allocation), allocation.end_seconds
+        assert vertex is not None
         assert end is not None
         if allocation.uid not in gone:
-            yield end, node, allocation.amounts
+            yield end, vertex, allocation.amounts
 
 
 def _least_start(head: EquivalenceClass, views: Iterable[Usage]) -> AmountsByFlavor | None:
     """Return what the smallest start of a head takes where it fits all of ``views``; None where none does."""
-    queue, node = head.queue.spec, head.queue.node
+    queue, vertex = head.queue.spec, head.queue.vertex
     assert queue is not None
-    assert node is not None
+    assert vertex is not None
     if head.smallest is not None:
-        return head.smallest if all(view.fits(node, head.smallest) for view in views) else None
+        return head.smallest if all(view.fits(vertex, head.smallest) for view in views) else None
     seen = views if isinstance(views, Sequence) else tuple(views)
 
     def judge(key: FlavorResource, amount: int) -> Verdict:
-        room = amount <= max(0, min(view.available(node, key) for view in seen))
+        room = amount <= max(0, min(view.available(vertex, key) for view in seen))
         return Verdict(Mode.FIT if room else Mode.NO_FIT, 0, None if room else Code.WAITING_FOR_QUOTA)
 
     found = assign(head.request, head.head.least_counts, queue.fungibility, Judge(judge))

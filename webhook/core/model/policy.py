@@ -14,7 +14,7 @@ from webhook.core.notation.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Limits on one resource of one flavor at one node of the tree, in thousandths."""
+    """Limits on one resource of one flavor at one vertex of the tree, in thousandths."""
 
     nominal: int = 0
     borrowing_limit: int | None = None
@@ -230,7 +230,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """An inner node of the quota tree. Cohorts that queues or cohorts merely name exist too, without quota."""
+    """An inner vertex of the quota tree. Cohorts that queues or cohorts merely name exist too, without quota."""
 
     name: str
     parent: str | None = None
@@ -319,7 +319,7 @@ QUEUES_SHOWN = 5
 
 
 def heir(queue: str, cohorts: Container[str], queues: Container[str] = ()) -> str | None:
-    """Return what is charged for what still runs in a queue that is gone: the nearest node above it, if any.
+    """Return what is charged for what still runs in a queue that is gone: the nearest vertex above it, if any.
 
     Only queues of an ElasticQuotaTree have paths for names (``root/team``), by which what is above them is known. A
     leaf that was given children has become a cohort of its own name, and a cohort that lost all of them is one of

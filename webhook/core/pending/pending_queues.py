@@ -19,7 +19,7 @@ from webhook.core.pending.gang_state import ALLOWED, Event, GangState
 from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.pending.queueing import EquivalenceClass, PendingGang, PendingQueue, class_key
 from webhook.core.pending.wake_index import Bottleneck, BottleneckOrder, Need, WakeIndex
-from webhook.core.quota.tree import Node, QuotaTree
+from webhook.core.quota.tree import QuotaTree, Vertex
 from webhook.core.reasons.reasons import Reason
 from webhook.core.reasons.wake_keys import Freed, QueueHead, WakeKey
 
@@ -36,16 +36,16 @@ class PendingQueues:
         self.queues: dict[str | None, PendingQueue] = {None: PendingQueue(None)}
         self.active: dict[PendingQueue, None] = {}
         """Queues that may have a class to decide about."""
-        self.room_at: Callable[[Node, FlavorResource], int] = lambda node, key: 0
-        """How much a node lets through now beyond its private quota."""
-        self.backfilling: dict[Node, list[PendingQueue]] = {}
+        self.room_at: Callable[[Vertex, FlavorResource], int] = lambda vertex, key: 0
+        """How much a vertex lets through now beyond its private quota."""
+        self.backfilling: dict[Vertex, list[PendingQueue]] = {}
         """Root of a tree to its Backfill queues."""
-        self.guarded: dict[Node, list[PendingQueue]] = {}
+        self.guarded: dict[Vertex, list[PendingQueue]] = {}
         """Root of a tree to its queues that guard borrowing."""
         self.changes = 0
         """Grows whenever a gang comes to wait or does so no longer, and when another one heads a queue."""
         self._looks = 0
-        self._looked: dict[Node, int] = {}
+        self._looked: dict[Vertex, int] = {}
         """By root of a tree: grows whenever another gang may head one of its queues, and never comes to what it was."""
         self._wakes = WakeIndex()
         self._backoff_ends: KeyedHeap[str] = KeyedHeap()
@@ -59,7 +59,7 @@ class PendingQueues:
         self.policy, self.namespaces = policy, namespaces
         for name, queue in list(self.queues.items()):
             if name is not None and (
-                tree.queues.get(name) is not queue.node
+                tree.queues.get(name) is not queue.vertex
                 or policy.queues.get(name) != queue.spec
                 or policy.flavors != before.flavors
             ):
@@ -81,26 +81,26 @@ class PendingQueues:
                     self.wake_class(eclass)
                     self.head_changed(queue)
 
-    def heads_version(self, root: Node) -> int:
+    def heads_version(self, root: Vertex) -> int:
         """Return a number that grows whenever another gang may head one of the queues of a tree."""
         return self._looked.get(root, 0)
 
     def _count(self, queue: PendingQueue) -> None:
         """Note that another gang may head a queue."""
-        if queue.node is not None:
+        if queue.vertex is not None:
             self._looks += 1
-            self._looked[queue.node.root] = self._looks
+            self._looked[queue.vertex.root] = self._looks
 
     def _index_queues(self) -> None:
         self.backfilling, self.guarded = {}, {}
-        roots = {queue.node.root for queue in self.queues.values() if queue.node is not None}
+        roots = {queue.vertex.root for queue in self.queues.values() if queue.vertex is not None}
         self._looked = {root: number for root, number in self._looked.items() if root in roots}
         for name in sorted(name for name in self.queues if name is not None):
             queue = self.queues[name]
-            if queue.backfills and queue.node is not None:
-                self.backfilling.setdefault(queue.node.root, []).append(queue)
-            if queue.yields and queue.node is not None:
-                self.guarded.setdefault(queue.node.root, []).append(queue)
+            if queue.backfills and queue.vertex is not None:
+                self.backfilling.setdefault(queue.vertex.root, []).append(queue)
+            if queue.yields and queue.vertex is not None:
+                self.guarded.setdefault(queue.vertex.root, []).append(queue)
             self._count(queue)
 
     def _close(self, queue: PendingQueue) -> None:
@@ -248,9 +248,9 @@ class PendingQueues:
             self.wake_class(head)
         self._move_on(queue)
 
-    def touch(self, node: Node, key: FlavorResource, own_room: int) -> None:
-        """Take note that ``node`` uses less of ``key``: of what its subtree owns ``own_room`` is unused now."""
-        spot = Freed(node.index, key)
+    def touch(self, vertex: Vertex, key: FlavorResource, own_room: int) -> None:
+        """Take note that ``vertex`` uses less of ``key``: of what its subtree owns ``own_room`` is unused now."""
+        spot = Freed(vertex.index, key)
         self.wake(spot)
         for eclass in self._wakes.passed(spot, own_room):
             self.wake_class(eclass)
@@ -322,7 +322,7 @@ class PendingQueues:
             bottleneck, _ = self._touched.popitem()
             if bottleneck.woken is not None:
                 continue
-            eclass = self._wakes.first(bottleneck, self.room_at(bottleneck.node, bottleneck.key), self._stands_back)
+            eclass = self._wakes.first(bottleneck, self.room_at(bottleneck.vertex, bottleneck.key), self._stands_back)
             if eclass is None:
                 continue
             bottleneck.woken, self._woken_by[eclass] = eclass, bottleneck
@@ -335,9 +335,9 @@ class PendingQueues:
         decided about whenever anything in the tree is freed.
         """
         rules = None if queue.spec is None else queue.spec.preemption
-        if queue.node is None or rules is None or rules.within_queue is PreemptionPolicy.NEVER:
+        if queue.vertex is None or rules is None or rules.within_queue is PreemptionPolicy.NEVER:
             return
-        root = queue.node.root.index
+        root = queue.vertex.root.index
         for eclass in queue.eclasses.values():
             if eclass.unschedulable and rules.may_stop_own(eclass.sample.priority, priority):
                 for key in eclass.request.keys:
@@ -366,7 +366,7 @@ class PendingQueues:
 
     def _open_spots(self) -> list[Freed]:
         bottlenecks = (*self._touched, *self._woken_by.values(), *self._wakes.standing_back())
-        return [Freed(bottleneck.node.index, bottleneck.key) for bottleneck in bottlenecks]
+        return [Freed(bottleneck.vertex.index, bottleneck.key) for bottleneck in bottlenecks]
 
     def in_order(self, queue: PendingQueue) -> Iterator[Gang]:
         """Yield the gangs of a queue in queue order."""
@@ -418,12 +418,12 @@ class PendingQueues:
 
 def _could_ever_start(eclass: EquivalenceClass) -> bool:
     """Return whether the smallest start of a class would fit an idle tree."""
-    queue, node = eclass.queue.spec, eclass.queue.node
+    queue, vertex = eclass.queue.spec, eclass.queue.vertex
     assert queue is not None
-    assert node is not None
+    assert vertex is not None
 
     def judge(key: FlavorResource, amount: int) -> Verdict:
-        return Verdict(Mode.FIT if amount <= node.potential(key) else Mode.NO_FIT, 0)
+        return Verdict(Mode.FIT if amount <= vertex.potential(key) else Mode.NO_FIT, 0)
 
     if eclass.request.refusal is not None:
         return False

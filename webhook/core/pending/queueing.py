@@ -20,7 +20,7 @@ from webhook.core.pending.gang_state import ALLOWED, Event, GangState
 from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
-from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.quota.tree import AmountsByFlavor, Vertex
 from webhook.core.reasons.barriers import Barrier
 from webhook.core.reasons.reasons import Reason
 
@@ -133,7 +133,7 @@ class PendingQueue:
 
     name: str | None
     spec: Queue | None = None
-    node: Node | None = None
+    vertex: Vertex | None = None
     eclasses: dict[ClassKey, EquivalenceClass] = field(default_factory=dict)
     backoff: dict[str, Gang] = field(default_factory=dict)
     """Gangs in back-off, by uid: neither considered nor in anybody's way."""

@@ -3,7 +3,7 @@
 Three ways to be registered:
 
 - under *wake keys* (``model.wake_keys``): woken by each such change.
-- at one *bottleneck*: a key at the node that refused the class. Of all classes there that ask no more than it has
+- at one *bottleneck*: a key at the vertex that refused the class. Of all classes there that ask no more than it has
   room for, only the first in order is woken; the next one follows when that one has been decided about. So what is
   freed goes to as many classes as can use it, not to all that wait. Those of a queue which has another class to
   be decided about first stand back until that is done.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
-from webhook.core.quota.tree import Node
+from webhook.core.quota.tree import Vertex
 from webhook.core.reasons.wake_keys import Freed, WakeKey
 
 BottleneckOrder = tuple[int, int, float, str]
@@ -27,18 +27,18 @@ BottleneckOrder = tuple[int, int, float, str]
 
 
 class Need(NamedTuple):
-    """An amount of one key that a node would have to have room for."""
+    """An amount of one key that a vertex would have to have room for."""
 
-    node: Node
+    vertex: Vertex
     key: FlavorResource
     amount: int
 
 
 @dataclass(slots=True, eq=False)
 class Bottleneck:
-    """Classes that one node refused one key, by how much they need of it."""
+    """Classes that one vertex refused one key, by how much they need of it."""
 
-    node: Node
+    vertex: Vertex
     key: FlavorResource
     needs: list[int] = field(default_factory=list)
     """Sorted."""
@@ -97,15 +97,15 @@ class WakeIndex:
         for key in stay.wake_on:
             self._at.setdefault(key, {})[eclass] = None
         for mark in stay.marks:
-            heappush(self._marks.setdefault(Freed(mark.node.index, mark.key), []), (mark.amount, ticket, eclass))
+            heappush(self._marks.setdefault(Freed(mark.vertex.index, mark.key), []), (mark.amount, ticket, eclass))
         if bottleneck is not None:
             self._stand_at(eclass, *bottleneck)
 
     def _stand_at(self, eclass: EquivalenceClass, need: Need, order: BottleneckOrder) -> None:
-        spot = Freed(need.node.index, need.key)
+        spot = Freed(need.vertex.index, need.key)
         bottleneck = self.bottlenecks.get(spot)
-        if bottleneck is None or bottleneck.node is not need.node:
-            bottleneck = self.bottlenecks[spot] = Bottleneck(need.node, need.key)
+        if bottleneck is None or bottleneck.vertex is not need.vertex:
+            bottleneck = self.bottlenecks[spot] = Bottleneck(need.vertex, need.key)
         queue, gang = eclass.queue.spec, eclass.sample
         local = (gang.namespace, gang.queue) if queue is not None and queue.usage_based_ordering else None
         rows = self._rows.setdefault(eclass.queue, {})
@@ -214,7 +214,7 @@ class WakeIndex:
         return (row.bottleneck for rows in self._back.values() for row in rows)
 
     def ahead_of(
-        self, first: EquivalenceClass, room_at: Callable[[Node, FlavorResource], int]
+        self, first: EquivalenceClass, room_at: Callable[[Vertex, FlavorResource], int]
     ) -> EquivalenceClass | None:
         """Return the first class of a queue that goes before ``first`` and has room at its bottleneck."""
         best, place, rows = None, first.order_key, self._rows.get(first.queue, {})
@@ -222,7 +222,7 @@ class WakeIndex:
             eclass = self._first_of(row)
             if eclass is None:
                 del rows[name]
-            elif eclass.order_key < place and row.amount <= room_at(row.bottleneck.node, row.bottleneck.key):
+            elif eclass.order_key < place and row.amount <= room_at(row.bottleneck.vertex, row.bottleneck.key):
                 best, place = eclass, eclass.order_key
         return best
 

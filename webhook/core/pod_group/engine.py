@@ -267,10 +267,10 @@ class EnsembleEngine:
         part = None if known is None else known.held.get(uid)
         return self._engine.queue_of(uid) if part is None else part.reservation.queue
 
-    def usage(self, node: str) -> Mapping[FlavorResource, int]:
+    def usage(self, vertex: str) -> Mapping[FlavorResource, int]:
         """Return what a queue or cohort uses; empty when there is none of that name."""
         self._settle()
-        return self._engine.usage(node)
+        return self._engine.usage(vertex)
 
     def copy(self) -> "EnsembleEngine":
         """Return an independent engine in the same state."""

@@ -2,7 +2,8 @@
 
 Two views of usage. ``usage`` is what is charged now: the sum of all allocations, those being stopped included.
 ``projected usage`` is what will be charged once everything being stopped is gone and every claim is taken. A gang may
-start only if it fits both, so that it neither oversubscribes a node now nor takes what a preemptor was promised. While
+start only if it fits both, so that it neither oversubscribes a vertex now nor takes what a preemptor was promised.
+While
 nothing is being stopped or claimed the two are one object.
 """
 
@@ -15,7 +16,7 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import heir
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.quota.tree import AmountsByFlavor, Node, QuotaTree, Usage
+from webhook.core.quota.tree import AmountsByFlavor, QuotaTree, Usage, Vertex
 from webhook.core.reasons.wake_keys import Promisee
 
 
@@ -35,7 +36,7 @@ class Allocation:
 
     @property
     def uids(self) -> tuple[str, ...]:
-        """What nodes know it by: its own uid and those of its jobs."""
+        """What vertices know it by: its own uid and those of its jobs."""
         return (self.reservation.uid, *self.reservation.jobs)
 
     @property
@@ -75,19 +76,19 @@ class Allocations:
         self.by_uid: dict[str, Allocation] = {}
         self.stopping: dict[str, None] = {}
         """Gangs that are being stopped: still charged, soon gone."""
-        self.promises: dict[Promisee, tuple[Node, AmountsByFlavor]] = {}
+        self.promises: dict[Promisee, tuple[Vertex, AmountsByFlavor]] = {}
         """What the projected usage keeps, by what it is kept for."""
         self.elastic: dict[str, Allocation] = {}
         """Those whose quorum started below full size."""
         self._by_queue: dict[str, dict[str, Allocation]] = {}
-        self._heirs: dict[str, Node] = {}
-        """By queue that is gone: the node that is charged in its place."""
+        self._heirs: dict[str, Vertex] = {}
+        """By queue that is gone: the vertex that is charged in its place."""
         self._priorities: dict[str, dict[int, int]] = {}
         """Queue to priority to number of allocations."""
         self._projected: Usage | None = None
-        self._ends: dict[Node, list[tuple[float, str]]] = {}
+        self._ends: dict[Vertex, list[tuple[float, str]]] = {}
         """By root of each tree that was asked about: (end, uid) of its allocations with a run-time limit, sorted."""
-        self.lifted: tuple[Promisee, Node, AmountsByFlavor] | None = None
+        self.lifted: tuple[Promisee, Vertex, AmountsByFlavor] | None = None
         """The promise that is put aside while whoever it was made to is decided about."""
         self.version = 0
         """Grows with every change."""
@@ -95,11 +96,11 @@ class Allocations:
         """How many allocations searches have looked at for victims so far, each as often as it was."""
         self._rebased = 0
         """The version since which all trees are as they are now, but for what is in the next two."""
-        self._changed: dict[Node, int] = {}
-        self._gave_back: dict[Node, int] = {}
-        self._largest: dict[tuple[Node, FlavorResource, int], tuple[Allocation, ...]] = {}
+        self._changed: dict[Vertex, int] = {}
+        self._gave_back: dict[Vertex, int] = {}
+        self._largest: dict[tuple[Vertex, FlavorResource, int], tuple[Allocation, ...]] = {}
         self._largest_version = 0
-        self._borrowing: dict[Node, tuple[int, tuple[Node, ...]]] = {}
+        self._borrowing: dict[Vertex, tuple[int, tuple[Vertex, ...]]] = {}
         """By root, the version as of which these queues below it use more than they own."""
 
     @property
@@ -112,29 +113,29 @@ class Allocations:
         """Usage once everything being stopped is gone and every promise is kept."""
         return self.usage if self._projected is None else self._projected
 
-    def fits(self, queue: Node, amounts: AmountsByFlavor) -> bool:
+    def fits(self, queue: Vertex, amounts: AmountsByFlavor) -> bool:
         """Return whether ``queue`` can take ``amounts`` now without taking what is promised to others."""
         return self.usage.fits(queue, amounts) and (self._projected is None or self._projected.fits(queue, amounts))
 
-    def headroom(self, node: Node, key: FlavorResource) -> int:
-        """Return what a node lets through now beyond its private quota."""
-        return self.usage.headroom(node, key)
+    def headroom(self, vertex: Vertex, key: FlavorResource) -> int:
+        """Return what a vertex lets through now beyond its private quota."""
+        return self.usage.headroom(vertex, key)
 
-    def version_of(self, root: Node) -> int:
+    def version_of(self, root: Vertex) -> int:
         """Return the version with which anything changed in one tree the last time."""
         return self._changed.get(root, self._rebased)
 
-    def given_back_in(self, root: Node) -> int:
+    def given_back_in(self, root: Vertex) -> int:
         """Return the version with which somebody of one tree might have come to start earlier the last time."""
         return self._gave_back.get(root, self._rebased)
 
-    def _count(self, node: Node | None, *, gives_back: bool = False) -> None:
-        """Note a change in the tree of ``node``."""
+    def _count(self, vertex: Vertex | None, *, gives_back: bool = False) -> None:
+        """Note a change in the tree of ``vertex``."""
         self.version += 1
-        if node is not None:
-            self._changed[node.root] = self.version
+        if vertex is not None:
+            self._changed[vertex.root] = self.version
             if gives_back:
-                self._gave_back[node.root] = self.version
+                self._gave_back[vertex.root] = self.version
 
     def copy(self) -> "Allocations":
         """Return an independent copy."""
@@ -149,7 +150,7 @@ class Allocations:
         return twin
 
     def rebase(self, tree: QuotaTree) -> None:
-        """Charge everything to another tree: the policy changed. Promises at nodes that are gone lapse."""
+        """Charge everything to another tree: the policy changed. Promises at vertices that are gone lapse."""
         self.usage, self._projected, self._ends = Usage(tree), None, {}
         self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
         self.version += 1
@@ -158,9 +159,9 @@ class Allocations:
         for queue in self._by_queue:
             self._inherit(queue)
         for allocation in self.by_uid.values():
-            node = self.node_of(allocation)
-            if node is not None:
-                self.usage.add(node, allocation.amounts)
+            vertex = self.vertex_of(allocation)
+            if vertex is not None:
+                self.usage.add(vertex, allocation.amounts)
         self._refresh()
 
     def put(self, allocation: Allocation) -> None:
@@ -177,7 +178,7 @@ class Allocations:
         gang = allocation.gang
         if gang is not None and gang.quorum is not None and allocation.reservation.counts != gang.counts:
             self.elastic[allocation.uid] = allocation
-        self._count(self.node_of(allocation))
+        self._count(self.vertex_of(allocation))
         self._charge(allocation, 1)
         ends, end = self._ends_beside(allocation), allocation.end_seconds
         if ends is not None and end is not None:
@@ -189,7 +190,7 @@ class Allocations:
         """Forget one allocation and return it; None when there is none."""
         allocation = self.by_uid.get(uid)
         if allocation is not None:
-            self._count(self.node_of(allocation), gives_back=True)
+            self._count(self.vertex_of(allocation), gives_back=True)
             self._charge(allocation, -1)
             ends, end = self._ends_beside(allocation), allocation.end_seconds
             if ends is not None and end is not None:
@@ -214,24 +215,24 @@ class Allocations:
         allocation = self.by_uid[uid]
         if uid in self.stopping:
             return
-        projected, node = self._separate(), self.node_of(allocation)
-        if node is not None:
-            projected.remove(node, allocation.amounts)
+        projected, vertex = self._separate(), self.vertex_of(allocation)
+        if vertex is not None:
+            projected.remove(vertex, allocation.amounts)
         self.stopping[uid] = None
-        self._count(node, gives_back=True)
+        self._count(vertex, gives_back=True)
 
     def unstop(self, uid: str) -> None:
         """Put one allocation back into the projected usage: it is not being stopped after all."""
         if uid in self.stopping:
             self.put(self.by_uid[uid])
 
-    def promise(self, to: Promisee, node: Node, amounts: AmountsByFlavor) -> None:
-        """Keep ``amounts`` of queue ``node`` for ``to`` in the projected usage, instead of what was kept before."""
+    def promise(self, to: Promisee, vertex: Vertex, amounts: AmountsByFlavor) -> None:
+        """Keep ``amounts`` of queue ``vertex`` for ``to`` in the projected usage, instead of what was kept before."""
         self.withdraw_promise(to)
         if amounts:
-            self._count(node)
-            self._separate().add(node, amounts)
-            self.promises[to] = (node, amounts)
+            self._count(vertex)
+            self._separate().add(vertex, amounts)
+            self.promises[to] = (vertex, amounts)
 
     def withdraw_promise(self, to: Promisee) -> bool:
         """Keep nothing for ``to`` any more; return whether something was kept."""
@@ -253,12 +254,12 @@ class Allocations:
     def put_back(self) -> None:
         """Let the promise that was put aside hold again."""
         if self.lifted is not None:
-            to, node, amounts = self.lifted
-            self._separate().add(node, amounts)
-            self.promises[to], self.lifted = (node, amounts), None
+            to, vertex, amounts = self.lifted
+            self._separate().add(vertex, amounts)
+            self.promises[to], self.lifted = (vertex, amounts), None
 
-    def node_of(self, allocation: Allocation) -> Node | None:
-        """Return the node that is charged: the gang's queue, or what inherited from it; None where there is neither."""
+    def vertex_of(self, allocation: Allocation) -> Vertex | None:
+        """Return the vertex that is charged: the gang's queue, or what inherited from it; None without either."""
         queue = allocation.reservation.queue or ""
         return self.tree.queues.get(queue) or self._heirs.get(queue)
 
@@ -276,27 +277,27 @@ class Allocations:
         """Return the lowest priority among the allocations of one queue; None when there are none."""
         return min(self._priorities.get(queue, ()), default=None)
 
-    def borrowing(self, root: Node) -> tuple[Node, ...]:
+    def borrowing(self, root: Vertex) -> tuple[Vertex, ...]:
         """Return the queues of one tree that use more of anything than they own; remembered until a change."""
         known, version, view = self._borrowing.get(root), self.version_of(root), self.projected
         if known is None or known[0] != version:
-            queues = (node for node in root.below() if node.is_queue)
+            queues = (vertex for vertex in root.below() if vertex.is_queue)
             found = tuple(q for q in queues if any(n > q.subtree.get(key, 0) for key, n in view.all_of(q).items()))
             self._borrowing[root] = known = (version, found)
         return known[1]
 
-    def largest(self, node: Node, key: FlavorResource, number: int) -> tuple[Allocation, ...]:
-        """Return the ``number`` allocations at or below ``node`` with most of ``key``; remembered until a change."""
+    def largest(self, vertex: Vertex, key: FlavorResource, number: int) -> tuple[Allocation, ...]:
+        """Return the ``number`` allocations at or below ``vertex`` with most of ``key``; remembered until a change."""
         if self._largest_version != self.version:
             self._largest, self._largest_version = {}, self.version
-        known = self._largest.get((node, key, number))
+        known = self._largest.get((vertex, key, number))
         if known is None:
-            users = (allocation for allocation in self.under(node) if allocation.amounts.get(key, 0))
+            users = (allocation for allocation in self.under(vertex) if allocation.amounts.get(key, 0))
             known = tuple(nsmallest(number, users, key=lambda h: (-h.amounts[key], str(h), h.uid)))
-            self._largest[node, key, number] = known
+            self._largest[vertex, key, number] = known
         return known
 
-    def ending(self, root: Node) -> list[Allocation]:
+    def ending(self, root: Vertex) -> list[Allocation]:
         """Return the allocations of a tree that a run-time limit ends, in the order of their ends; those
         being stopped are as good as gone.
         """
@@ -308,37 +309,37 @@ class Allocations:
 
     def _ends_beside(self, allocation: Allocation) -> list[tuple[float, str]] | None:
         """Return the known ends of the tree that ``allocation`` is charged in."""
-        node = self.node_of(allocation) if self._ends else None
-        return None if node is None else self._ends.get(node.root)
+        vertex = self.vertex_of(allocation) if self._ends else None
+        return None if vertex is None else self._ends.get(vertex.root)
 
-    def under(self, node: Node) -> Iterator[Allocation]:
-        """Yield what is charged at or below ``node``."""
-        for each in node.below():
+    def under(self, vertex: Vertex) -> Iterator[Allocation]:
+        """Yield what is charged at or below ``vertex``."""
+        for each in vertex.below():
             if each.is_queue:
                 yield from self.of_queue(each.name).values()
         for queue, inheriting in self._heirs.items():
-            if node in inheriting.path():
+            if vertex in inheriting.path():
                 yield from self.of_queue(queue).values()
 
     def _inherit(self, queue: str) -> None:
-        """Note which node is charged for a queue that is gone."""
+        """Note which vertex is charged for a queue that is gone."""
         if queue not in self.tree.queues:
             name = heir(queue, self.tree.cohorts, self.tree.queues)
             if name is not None:
                 self._heirs[queue] = self.tree.cohorts.get(name) or self.tree.queues[name]
 
     def _charge(self, allocation: Allocation, sign: int) -> None:
-        node = self.node_of(allocation)
-        if node is None:
+        vertex = self.vertex_of(allocation)
+        if vertex is None:
             return
         views = [self.usage]
         if self._projected is not None and allocation.uid not in self.stopping:
             views.append(self._projected)
         for view in views:
             if sign > 0:
-                view.add(node, allocation.amounts)
+                view.add(vertex, allocation.amounts)
             else:
-                view.remove(node, allocation.amounts)
+                view.remove(vertex, allocation.amounts)
 
     def _separate(self) -> Usage:
         if self._projected is None:
@@ -353,8 +354,8 @@ class Allocations:
             projected = self._separate()
             for uid in self.stopping:
                 allocation = self.by_uid[uid]
-                node = self.node_of(allocation)
-                if node is not None:
-                    projected.remove(node, allocation.amounts)
+                vertex = self.vertex_of(allocation)
+                if vertex is not None:
+                    projected.remove(vertex, allocation.amounts)
             for promised in self.promises.values():
                 projected.add(*promised)

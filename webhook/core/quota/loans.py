@@ -11,36 +11,38 @@ from dataclasses import dataclass, field
 
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.quantity import MILLI
-from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.quota.tree import AmountsByFlavor, Vertex
 
 
 @dataclass(slots=True)
 class Loans:
-    """What one node borrows and lends."""
+    """What one vertex borrows and lends."""
 
     borrowed: dict[FlavorResource, int] = field(default_factory=dict)
     lent: dict[FlavorResource, int] = field(default_factory=dict)
-    lenders: dict[Node, dict[FlavorResource, int]] = field(default_factory=dict)
-    """Siblings, and the parent for its own quota and for what it borrows itself, with what this node has of theirs."""
+    lenders: dict[Vertex, dict[FlavorResource, int]] = field(default_factory=dict)
+    """Siblings, and the parent for its own quota and what it borrows itself, with what this vertex has of theirs."""
 
 
-def loans(roots: Iterable[Node], charged: Callable[[Node], AmountsByFlavor]) -> dict[Node, Loans]:
-    """Return the loans of all nodes below ``roots``. ``charged`` is what is charged to each, as ``Usage`` counts it."""
-    found: dict[Node, Loans] = {}
+def loans(roots: Iterable[Vertex], charged: Callable[[Vertex], AmountsByFlavor]) -> dict[Vertex, Loans]:
+    """Return the loans of all vertices below ``roots``; ``charged`` says what each uses, as ``Usage`` counts it."""
+    found: dict[Vertex, Loans] = {}
     for root in roots:
-        nodes = list(root.below())
-        found |= {node: Loans() for node in nodes}
-        usage = {node: charged(node) for node in nodes}
-        for node in nodes:
-            for key in {key for child in node.children for key in usage[child]} | found[node].lent.keys():
-                _settle(node, key, usage, found)
+        vertices = list(root.below())
+        found |= {vertex: Loans() for vertex in vertices}
+        usage = {vertex: charged(vertex) for vertex in vertices}
+        for vertex in vertices:
+            for key in {key for child in vertex.children for key in usage[child]} | found[vertex].lent.keys():
+                _settle(vertex, key, usage, found)
     return found
 
 
-def _settle(parent: Node, key: FlavorResource, usage: Mapping[Node, AmountsByFlavor], found: dict[Node, Loans]) -> None:
+def _settle(
+    parent: Vertex, key: FlavorResource, usage: Mapping[Vertex, AmountsByFlavor], found: dict[Vertex, Loans]
+) -> None:
     """Spread what is borrowed at one cohort over those whose quota it is."""
-    borrowers: list[tuple[Node, int]] = []
-    idle: list[tuple[Node, int]] = []
+    borrowers: list[tuple[Vertex, int]] = []
+    idle: list[tuple[Vertex, int]] = []
     for child in parent.children:
         used, owned, private = usage[child].get(key, 0), child.subtree.get(key, 0), child.local.get(key, 0)
         if used > owned:

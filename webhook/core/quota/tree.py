@@ -1,6 +1,6 @@
 """The quota tree: what each queue and cohort owns, lends, borrows and uses, per flavor and resource.
 
-The words and the arithmetic are Kueue's; every dialect compiles to them. With, at node n and for one flavor resource:
+The words and the arithmetic are Kueue's; every dialect compiles to them. With, at vertex n and for one flavor resource:
 
     subtree(queue)     nominal                         local(n)   max(0, subtree - lending limit), 0 without a limit
     subtree(cohort)    nominal + sum over children of (subtree - local)
@@ -37,7 +37,7 @@ def for_people(amounts: AmountsByFlavor) -> dict[str, int]:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class Vertex:
     """A queue or a cohort with everything that follows from the policy alone."""
 
     name: str
@@ -47,8 +47,8 @@ class Node:
     weight_millis: int
     reclaimable: bool = True
     """What a queue borrows may be taken back by reclaiming."""
-    parent: "Node | None" = None
-    children: list["Node"] = field(default_factory=list)
+    parent: "Vertex | None" = None
+    children: list["Vertex"] = field(default_factory=list)
     height: int = 0
     """Distance to the deepest leaf below; 0 for a queue."""
     subtree: dict[FlavorResource, int] = field(default_factory=dict)
@@ -60,44 +60,44 @@ class Node:
     """Of a cohort: per resource, the most it could ever use, over all flavors of its tree."""
 
     _potential: dict[FlavorResource, int] = field(default_factory=dict)
-    """What ``potential`` found before: the policy of a node never changes."""
+    """What ``potential`` found before: the policy of a vertex never changes."""
     _indexes: tuple[int, ...] = ()
-    """Those of the node and all below it, once somebody asked."""
+    """Those of the vertex and all below it, once somebody asked."""
 
     @property
-    def root(self) -> "Node":
-        """The top of this node's tree."""
-        node = self
-        while node.parent is not None:
-            node = node.parent
-        return node
+    def root(self) -> "Vertex":
+        """The top of this vertex's tree."""
+        vertex = self
+        while vertex.parent is not None:
+            vertex = vertex.parent
+        return vertex
 
-    def path(self) -> Iterator["Node"]:
-        """Yield this node and its ancestors, upwards."""
-        node: Node | None = self
-        while node is not None:
-            yield node
-            node = node.parent
+    def path(self) -> Iterator["Vertex"]:
+        """Yield this vertex and its ancestors, upwards."""
+        vertex: Vertex | None = self
+        while vertex is not None:
+            yield vertex
+            vertex = vertex.parent
 
-    def below(self) -> Iterator["Node"]:
-        """Yield this node and its descendants, parents first."""
+    def below(self) -> Iterator["Vertex"]:
+        """Yield this vertex and its descendants, parents first."""
         yield self
         for child in self.children:
             yield from child.below()
 
     def indexes(self) -> tuple[int, ...]:
-        """Return the indexes of this node and its descendants."""
+        """Return the indexes of this vertex and its descendants."""
         if not self._indexes:
-            self._indexes = tuple(node.index for node in self.below())
+            self._indexes = tuple(vertex.index for vertex in self.below())
         return self._indexes
 
     def nominal(self, key: FlavorResource) -> int:
-        """Return the node's own nominal quota."""
+        """Return the vertex's own nominal quota."""
         quota = self.quotas.get(key)
         return 0 if quota is None else quota.nominal
 
     def potential(self, key: FlavorResource) -> int:
-        """Return the most this node could ever use, were everything else idle."""
+        """Return the most this vertex could ever use, were everything else idle."""
         known = self._potential.get(key)
         if known is not None:
             return known
@@ -117,25 +117,25 @@ class Node:
 class QuotaTree:
     """All queues and cohorts of one policy. Cohorts that are only named exist too, without quota of their own.
 
-    A tree made after a ``previous`` one takes over its nodes wherever nothing has changed from the root down, and a
+    A tree made after a ``previous`` one takes over its vertices wherever nothing has changed from the root down, and a
     name keeps its index, so that what was counted there still holds.
     """
 
     def __init__(self, policy: Policy, previous: "QuotaTree | None" = None) -> None:
         self.indexes: dict[tuple[bool, str], int] = {} if previous is None else previous.indexes
-        self.nodes: list[Node] = []
-        self.queues: dict[str, Node] = {}
-        self.cohorts: dict[str, Node] = {}
+        self.vertices: list[Vertex] = []
+        self.queues: dict[str, Vertex] = {}
+        self.cohorts: dict[str, Vertex] = {}
         for name in _cohort_names(policy):
-            self.cohorts[name] = self._node(name, policy.cohorts.get(name))
+            self.cohorts[name] = self._vertex(name, policy.cohorts.get(name))
         for name in sorted(policy.queues):
-            self.queues[name] = self._node(name, policy.queues[name])
-        for name, node in self.cohorts.items():
+            self.queues[name] = self._vertex(name, policy.queues[name])
+        for name, vertex in self.cohorts.items():
             cohort = policy.cohorts.get(name)
-            self._attach(node, None if cohort is None else cohort.parent)
-        for name, node in self.queues.items():
-            self._attach(node, policy.queues[name].cohort)
-        for root in [node for node in self.nodes if node.parent is None]:
+            self._attach(vertex, None if cohort is None else cohort.parent)
+        for name, vertex in self.queues.items():
+            self._attach(vertex, policy.queues[name].cohort)
+        for root in [vertex for vertex in self.vertices if vertex.parent is None]:
             _settle(root)
             for below in root.below():
                 if not below.is_queue:
@@ -143,38 +143,38 @@ class QuotaTree:
         if previous is not None:
             self._take_over(previous)
 
-    def find(self, name: str) -> Node | None:
+    def find(self, name: str) -> Vertex | None:
         """Return the queue of that name, else the cohort of that name."""
         return self.queues.get(name) or self.cohorts.get(name)
 
-    def _node(self, name: str, source: Queue | Cohort | None) -> Node:
+    def _vertex(self, name: str, source: Queue | Cohort | None) -> Vertex:
         groups = () if source is None else source.resource_groups
         weight = 1000 if source is None else source.weight_millis
         is_queue = isinstance(source, Queue)
         index = self.indexes.setdefault((is_queue, name), len(self.indexes))
         reclaimable = not isinstance(source, Queue) or source.reclaimable
-        node = Node(name, is_queue, index, dict(_quotas(groups)), weight, reclaimable)
-        self.nodes.append(node)
-        return node
+        vertex = Vertex(name, is_queue, index, dict(_quotas(groups)), weight, reclaimable)
+        self.vertices.append(vertex)
+        return vertex
 
     def _take_over(self, previous: "QuotaTree") -> None:
-        for root in [node for node in self.nodes if node.parent is None]:
+        for root in [vertex for vertex in self.vertices if vertex.parent is None]:
             known = (previous.queues if root.is_queue else previous.cohorts).get(root.name)
             if known is not None and known.parent is None and _same(known, root):
-                for node in known.below():
-                    (self.queues if node.is_queue else self.cohorts)[node.name] = node
-        self.nodes = [*self.cohorts.values(), *self.queues.values()]
+                for vertex in known.below():
+                    (self.queues if vertex.is_queue else self.cohorts)[vertex.name] = vertex
+        self.vertices = [*self.cohorts.values(), *self.queues.values()]
 
-    def _attach(self, node: Node, parent_name: str | None) -> None:
+    def _attach(self, vertex: Vertex, parent_name: str | None) -> None:
         parent = None if parent_name is None else self.cohorts[parent_name]
-        if parent is None or node in parent.path():
+        if parent is None or vertex in parent.path():
             # A cycle of cohorts is cut here; the dialect has deactivated every queue below it.
             return
-        node.parent = parent
-        parent.children.append(node)
+        vertex.parent = parent
+        parent.children.append(vertex)
 
 
-def _same(left: Node, right: Node) -> bool:
+def _same(left: Vertex, right: Vertex) -> bool:
     """Return whether two subtrees say the same. Children are in one order: by kind and name."""
     return (
         (left.name, left.is_queue, left.weight_millis) == (right.name, right.is_queue, right.weight_millis)
@@ -185,7 +185,7 @@ def _same(left: Node, right: Node) -> bool:
     )
 
 
-def _lendable(cohort: Node, root: Node) -> dict[str, int]:
+def _lendable(cohort: Vertex, root: Vertex) -> dict[str, int]:
     total: dict[str, int] = {}
     for key in root.subtree:
         total[key.resource] = total.get(key.resource, 0) + cohort.potential(key)
@@ -204,26 +204,26 @@ def _quotas(groups: Iterable[ResourceGroup]) -> Iterator[tuple[FlavorResource, Q
                 yield FlavorResource(flavor.flavor, resource), quota
 
 
-def _settle(node: Node) -> None:
+def _settle(vertex: Vertex) -> None:
     """Compute what follows from the quotas, children first."""
-    for child in node.children:
+    for child in vertex.children:
         _settle(child)
-    node.height = 1 + max((child.height for child in node.children), default=-1)
-    node.subtree = {key: quota.nominal for key, quota in node.quotas.items()}
-    for child in node.children:
+    vertex.height = 1 + max((child.height for child in vertex.children), default=-1)
+    vertex.subtree = {key: quota.nominal for key, quota in vertex.quotas.items()}
+    for child in vertex.children:
         for key, amount in child.subtree.items():
-            node.subtree[key] = node.subtree.get(key, 0) + amount - child.local.get(key, 0)
-    if node.parent is None:
+            vertex.subtree[key] = vertex.subtree.get(key, 0) + amount - child.local.get(key, 0)
+    if vertex.parent is None:
         return
-    for key, quota in node.quotas.items():
-        if quota.lending_limit is not None and node.subtree[key] > quota.lending_limit:
-            node.local[key] = node.subtree[key] - quota.lending_limit
+    for key, quota in vertex.quotas.items():
+        if quota.lending_limit is not None and vertex.subtree[key] > quota.lending_limit:
+            vertex.local[key] = vertex.subtree[key] - quota.lending_limit
         if quota.borrowing_limit is not None:
-            node.borrowing[key] = quota.borrowing_limit
+            vertex.borrowing[key] = quota.borrowing_limit
 
 
 class Usage:
-    """What is taken at every node of one tree, kept incrementally."""
+    """What is taken at every vertex of one tree, kept incrementally."""
 
     __slots__ = ("_taken", "tree")
 
@@ -235,103 +235,103 @@ class Usage:
         """Return an independent copy."""
         return Usage(self.tree, [dict(taken) for taken in self._taken])
 
-    def copy_of(self, root: Node) -> "Usage":
+    def copy_of(self, root: Vertex) -> "Usage":
         """Return a copy in which one tree can be charged independently; the others are shared."""
         taken = list(self._taken)
         for index in root.indexes():
             taken[index] = dict(taken[index])
         return Usage(self.tree, taken)
 
-    def of(self, node: Node, key: FlavorResource) -> int:
-        """Return what ``node`` uses of its parent's and its own quota."""
-        return self._taken[node.index].get(key, 0)
+    def of(self, vertex: Vertex, key: FlavorResource) -> int:
+        """Return what ``vertex`` uses of its parent's and its own quota."""
+        return self._taken[vertex.index].get(key, 0)
 
-    def all_of(self, node: Node) -> dict[FlavorResource, int]:
-        """Return everything ``node`` uses."""
-        return dict(self._taken[node.index])
+    def all_of(self, vertex: Vertex) -> dict[FlavorResource, int]:
+        """Return everything ``vertex`` uses."""
+        return dict(self._taken[vertex.index])
 
-    def less_than(self, other: "Usage", node: Node) -> bool:
-        """Return whether ``node`` uses less of anything here than there."""
-        mine, theirs = self._taken[node.index], other._taken[node.index]
+    def less_than(self, other: "Usage", vertex: Vertex) -> bool:
+        """Return whether ``vertex`` uses less of anything here than there."""
+        mine, theirs = self._taken[vertex.index], other._taken[vertex.index]
         return mine != theirs and any(mine.get(key, 0) < amount for key, amount in theirs.items())
 
-    def add(self, queue: Node, amounts: AmountsByFlavor) -> None:
+    def add(self, queue: Vertex, amounts: AmountsByFlavor) -> None:
         """Charge ``amounts`` to ``queue``; what exceeds private quota bubbles up."""
         for key, change in amounts.items():
-            node: Node | None = queue
+            vertex: Vertex | None = queue
             amount = change
-            while node is not None and amount > 0:
-                taken = self._taken[node.index]
+            while vertex is not None and amount > 0:
+                taken = self._taken[vertex.index]
                 before = taken.get(key, 0)
                 taken[key] = before + amount
-                private = node.local.get(key, 0) - before
+                private = vertex.local.get(key, 0) - before
                 if private > 0:
                     amount -= private
-                node = node.parent
+                vertex = vertex.parent
 
-    def charge(self, node: Node, amounts: AmountsByFlavor) -> None:
-        """Set what ``node`` uses to what was counted elsewhere; nothing bubbles up."""
-        self._taken[node.index] = dict(amounts)
+    def charge(self, vertex: Vertex, amounts: AmountsByFlavor) -> None:
+        """Set what ``vertex`` uses to what was counted elsewhere; nothing bubbles up."""
+        self._taken[vertex.index] = dict(amounts)
 
-    def remove(self, queue: Node, amounts: AmountsByFlavor) -> None:
+    def remove(self, queue: Vertex, amounts: AmountsByFlavor) -> None:
         """Return ``amounts`` of ``queue``: the exact reverse of ``add``."""
         for key, change in amounts.items():
-            node: Node | None = queue
+            vertex: Vertex | None = queue
             amount = change
-            while node is not None and amount > 0:
-                taken = self._taken[node.index]
+            while vertex is not None and amount > 0:
+                taken = self._taken[vertex.index]
                 before = taken[key]
                 taken[key] = before - amount
-                amount = min(amount, before - node.local.get(key, 0))
-                node = node.parent
+                amount = min(amount, before - vertex.local.get(key, 0))
+                vertex = vertex.parent
 
-    def available(self, node: Node, key: FlavorResource) -> int:
-        """Return what ``node`` could take now; negative where the tree is oversubscribed."""
-        used = self._taken[node.index].get(key, 0)
-        subtree = node.subtree.get(key, 0)
-        if node.parent is None:
+    def available(self, vertex: Vertex, key: FlavorResource) -> int:
+        """Return what ``vertex`` could take now; negative where the tree is oversubscribed."""
+        used = self._taken[vertex.index].get(key, 0)
+        subtree = vertex.subtree.get(key, 0)
+        if vertex.parent is None:
             return subtree - used
-        local = node.local.get(key, 0)
-        reach = self.available(node.parent, key)
-        limit = node.borrowing.get(key)
+        local = vertex.local.get(key, 0)
+        reach = self.available(vertex.parent, key)
+        limit = vertex.borrowing.get(key)
         if limit is not None:
             reach = min(reach, subtree - local - max(0, used - local) + limit)
         return reach + max(0, local - used)
 
-    def fits(self, queue: Node, amounts: AmountsByFlavor) -> bool:
+    def fits(self, queue: Vertex, amounts: AmountsByFlavor) -> bool:
         """Return whether ``queue`` can take all of ``amounts`` now."""
         return all(amount <= max(0, self.available(queue, key)) for key, amount in amounts.items())
 
-    def local_available(self, node: Node, key: FlavorResource) -> int:
-        """Return the unused part of the node's private quota."""
-        return max(0, node.local.get(key, 0) - self._taken[node.index].get(key, 0))
+    def local_available(self, vertex: Vertex, key: FlavorResource) -> int:
+        """Return the unused part of the vertex's private quota."""
+        return max(0, vertex.local.get(key, 0) - self._taken[vertex.index].get(key, 0))
 
-    def borrowing_with(self, node: Node, key: FlavorResource, amount: int) -> bool:
-        """Return whether ``node`` would exceed its subtree's quota with ``amount`` more."""
-        return self._taken[node.index].get(key, 0) + amount > node.subtree.get(key, 0)
+    def borrowing_with(self, vertex: Vertex, key: FlavorResource, amount: int) -> bool:
+        """Return whether ``vertex`` would exceed its subtree's quota with ``amount`` more."""
+        return self._taken[vertex.index].get(key, 0) + amount > vertex.subtree.get(key, 0)
 
-    def borrow_level(self, queue: Node, key: FlavorResource, amount: int) -> tuple[int, bool]:
+    def borrow_level(self, queue: Vertex, key: FlavorResource, amount: int) -> tuple[int, bool]:
         """Return how high in the tree ``queue`` must borrow to take ``amount`` (0: not at all), and whether quota
         above that height could still be reclaimed for it.
         """
         if key.resource in COUNTED or not self.borrowing_with(queue, key, amount) or queue.parent is None:
             return 0, queue.parent is not None
         rest = amount - self.local_available(queue, key)
-        node, top = queue.parent, queue.parent
+        vertex, top = queue.parent, queue.parent
         while True:
-            if not self.borrowing_with(node, key, rest):
-                return node.height, node.parent is not None
-            rest -= self.local_available(node, key)
-            top = node
-            if node.parent is None:
+            if not self.borrowing_with(vertex, key, rest):
+                return vertex.height, vertex.parent is not None
+            rest -= self.local_available(vertex, key)
+            top = vertex
+            if vertex.parent is None:
                 return top.height, False
-            node = node.parent
+            vertex = vertex.parent
 
-    def highest_level(self, queue: Node, amounts: AmountsByFlavor) -> int:
+    def highest_level(self, queue: Vertex, amounts: AmountsByFlavor) -> int:
         """Return the highest borrow level that taking ``amounts`` would need."""
         return max((self.borrow_level(queue, key, amount)[0] for key, amount in amounts.items()), default=0)
 
-    def own_unused(self, queue: Node, key: FlavorResource) -> int:
+    def own_unused(self, queue: Vertex, key: FlavorResource) -> int:
         """Return how much of its nominal quota ``queue`` does not use and nobody has borrowed: what it could keep to
         itself without touching what others own and leave idle.
         """
@@ -344,44 +344,44 @@ class Usage:
             own = min(own, cohort.subtree.get(key, 0) - self.of(cohort, key) - idle)
         return max(0, own)
 
-    def _lent_idle(self, node: Node, key: FlavorResource) -> int:
-        local = node.local.get(key, 0)
-        return max(0, node.subtree.get(key, 0) - local - max(0, self.of(node, key) - local))
+    def _lent_idle(self, vertex: Vertex, key: FlavorResource) -> int:
+        local = vertex.local.get(key, 0)
+        return max(0, vertex.subtree.get(key, 0) - local - max(0, self.of(vertex, key) - local))
 
-    def headroom(self, node: Node, key: FlavorResource) -> int:
-        """Return what may pass ``node`` beyond its private quota by its own rule: a root's unused quota, another's
-        borrowing room. A node without borrowing limit never refuses.
+    def headroom(self, vertex: Vertex, key: FlavorResource) -> int:
+        """Return what may pass ``vertex`` beyond its private quota by its own rule: a root's unused quota, another's
+        borrowing room. A vertex without borrowing limit never refuses.
         """
-        used, subtree = self._taken[node.index].get(key, 0), node.subtree.get(key, 0)
-        if node.parent is None:
+        used, subtree = self._taken[vertex.index].get(key, 0), vertex.subtree.get(key, 0)
+        if vertex.parent is None:
             return subtree - used
-        local = node.local.get(key, 0)
-        return subtree - local - max(0, used - local) + node.borrowing[key]
+        local = vertex.local.get(key, 0)
+        return subtree - local - max(0, used - local) + vertex.borrowing[key]
 
-    def scarcest(self, queue: Node, key: FlavorResource, amount: int) -> Node:
-        """Return the node at which most is missing for ``amount`` at ``queue``, the lowest one if several are short of
+    def scarcest(self, queue: Vertex, key: FlavorResource, amount: int) -> Vertex:
+        """Return the vertex at which most is missing for ``amount`` at ``queue``, the lowest if several are short of
         as much: so much has to become free there before all of it can be had.
         """
         rest, most, found = amount, 0, queue
-        for node in queue.path():
-            if node.parent is not None:
-                rest -= self.local_available(node, key)
-            if node.parent is None or key in node.borrowing:
-                missing = rest - self.headroom(node, key)
+        for vertex in queue.path():
+            if vertex.parent is not None:
+                rest -= self.local_available(vertex, key)
+            if vertex.parent is None or key in vertex.borrowing:
+                missing = rest - self.headroom(vertex, key)
                 if missing > most:
-                    most, found = missing, node
+                    most, found = missing, vertex
         return found
 
-    def binding(self, queue: Node, key: FlavorResource, amount: int) -> tuple[Node, int] | None:
-        """Return the node whose limit or quota refuses ``amount`` to ``queue``, the lowest one if several do, and what
+    def binding(self, queue: Vertex, key: FlavorResource, amount: int) -> tuple[Vertex, int] | None:
+        """Return the vertex whose limit or quota refuses ``amount`` to ``queue``, the lowest if several do, and what
         of the amount arrives there after private quota below; None if nobody refuses.
 
-        A node that is over its own quota refuses even what private quota below would cover.
+        A vertex that is over its own quota refuses even what private quota below would cover.
         """
         rest = amount
-        for node in queue.path():
-            if node.parent is not None:
-                rest -= self.local_available(node, key)
-            if (node.parent is None or key in node.borrowing) and rest > self.headroom(node, key):
-                return node, rest
+        for vertex in queue.path():
+            if vertex.parent is not None:
+                rest -= self.local_available(vertex, key)
+            if (vertex.parent is None or key in vertex.borrowing) and rest > self.headroom(vertex, key):
+                return vertex, rest
         return None

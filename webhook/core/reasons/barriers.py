@@ -161,6 +161,7 @@ def _behind_starved(barrier: BehindStarved) -> Reason:
         f"{who} waits in {queue}, which uses {' and '.join(of)}, and needs the room"
         for (who, queue), of in needed.items()
     ]
+    awaited = " and ".join(who for who, _ in needed)
     return Reason(
         Code.BEHIND_STARVED,
         "; ".join(waiting),
@@ -170,5 +171,5 @@ def _behind_starved(barrier: BehindStarved) -> Reason:
         asked=barrier.asked,
         used=barrier.used,
         limit=barrier.limit,
-        help=f"it starts after {' and '.join(who for who, _ in needed)}, or once {barrier.where} uses less than its own",
+        help=f"it starts after {awaited}, or once {barrier.where} uses less than its own",
     )

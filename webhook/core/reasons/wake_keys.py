@@ -10,9 +10,9 @@ from webhook.core.notation.amounts import FlavorResource
 
 
 class Freed(NamedTuple):
-    """A node of the quota tree uses less of ``key``."""
+    """A vertex of the quota tree uses less of ``key``."""
 
-    node: int
+    vertex: int
     """Its index."""
     key: FlavorResource
 

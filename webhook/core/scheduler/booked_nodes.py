@@ -271,15 +271,15 @@ def _turn_of(state: State, uid: str) -> EquivalenceClass | None:
 
 def _has_quota(state: State, uid: str, eclass: EquivalenceClass) -> bool:
     """Return whether quota and fences would let a gang start once those are gone that it awaits."""
-    booked, node, allocations = state.booked[uid], eclass.queue.node, state.allocations
-    if node is None:
+    booked, vertex, allocations = state.booked[uid], eclass.queue.vertex, state.allocations
+    if vertex is None:
         return False
     awaited = [allocations.by_uid[each] for each in booked.awaits if each in allocations.by_uid]
-    left = allocations.projected.copy_of(node.root)
+    left = allocations.projected.copy_of(vertex.root)
     for each in awaited:
-        home = allocations.node_of(each)
-        if home is not None and home.root is node.root and each.uid not in allocations.stopping:
+        home = allocations.vertex_of(each)
+        if home is not None and home.root is vertex.root and each.uid not in allocations.stopping:
             left.remove(home, each.amounts)
     jobs = {job for each in awaited for job in each.reservation.jobs}
     counts = booked.planned.counts
-    return left.fits(node, booked.planned.usage()) and state.fences.shortfall(eclass.head, counts, jobs) is None
+    return left.fits(vertex, booked.planned.usage()) and state.fences.shortfall(eclass.head, counts, jobs) is None

@@ -22,7 +22,7 @@ from webhook.core.nodes.shape import shape_of
 from webhook.core.pending.queueing import PendingGang, PendingQueue
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocations
-from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.quota.tree import AmountsByFlavor, Vertex
 from webhook.core.scheduler.state import State
 
 
@@ -52,11 +52,11 @@ def await_others(state: State, uid: str) -> list[str]:
     up for what has been taken of its room; else it lapses. Return their uids.
     """
     allocations, claim, gang = state.allocations, state.claims[uid], state.pending.records[uid].gang
-    node, amounts = allocations.promises[uid]
-    others = [each for each in sorted(allocations.stopping) if _shares(allocations, each, node, amounts)]
+    vertex, amounts = allocations.promises[uid]
+    others = [each for each in sorted(allocations.stopping) if _shares(allocations, each, vertex, amounts)]
     gone = {job for each in others for job in allocations.by_uid[each].reservation.jobs}
     allocations.lift(uid)
-    suffices = allocations.projected.fits(node, amounts)
+    suffices = allocations.projected.fits(vertex, amounts)
     allocations.put_back()
     if others and suffices and state.fences.shortfall(gang, claim.planned.counts, gone) is None:
         state.claims[uid] = replace(claim, awaits=tuple(others))
@@ -113,10 +113,10 @@ def keep_places(state: State, uid: str, places: Allotment | None) -> None:
     state.claims[uid] = replace(claim, planned=planned if fits_alone(planned) else with_places(claim.planned, {}))
 
 
-def _shares(allocations: Allocations, uid: str, node: Node, amounts: AmountsByFlavor) -> bool:
+def _shares(allocations: Allocations, uid: str, vertex: Vertex, amounts: AmountsByFlavor) -> bool:
     allocation = allocations.by_uid[uid]
-    home = allocations.node_of(allocation)
-    return home is not None and home.root is node.root and any(allocation.amounts.get(key) for key in amounts)
+    home = allocations.vertex_of(allocation)
+    return home is not None and home.root is vertex.root and any(allocation.amounts.get(key) for key in amounts)
 
 
 def renew(state: State) -> None:
@@ -129,11 +129,11 @@ def renew(state: State) -> None:
         claim = state.claims[uid]
         queue, record = state.pending.queues.get(claim.planned.queue), state.pending.records.get(uid)
         waits = any(each in state.allocations.stopping for each in claim.awaits)
-        if queue is None or queue.node is None or not (waits if record is None else _asks_it(record, claim, queue)):
+        if queue is None or queue.vertex is None or not (waits if record is None else _asks_it(record, claim, queue)):
             state.drop_claim(uid)
             continue
         if uid not in state.allocations.promises:
-            state.allocations.promise(uid, queue.node, claim.planned.usage())
+            state.allocations.promise(uid, queue.vertex, claim.planned.usage())
             keep_places(state, uid, _places_in(claim.planned))
         if record is not None and record.eclass is not None:
             state.pending.claim(record.gang, record.eclass)

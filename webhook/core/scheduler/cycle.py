@@ -22,7 +22,7 @@ from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation
-from webhook.core.quota.tree import AmountsByFlavor, Node
+from webhook.core.quota.tree import AmountsByFlavor, Vertex
 from webhook.core.reasons.eviction import LOCAL_QUEUE_STOPPED, QUEUE_STOPPED
 from webhook.core.reasons.wake_keys import QueueHead
 from webhook.core.scheduler import booked_nodes, claims
@@ -49,7 +49,7 @@ class Cycle:
         self._steps = 0
         self._known: dict[EquivalenceClass, tuple[tuple[object, ...], Decision]] = {}
         """What was decided about a class, and from what."""
-        self._raised: dict[Node, dict[PendingQueue, None]] = {}
+        self._raised: dict[Vertex, dict[PendingQueue, None]] = {}
         """By tree, the queues entered above the lowest level."""
         self._order: QueueOrder = ClassicalQueueOrder()
         if state.settings.fair_sharing:
@@ -150,9 +150,9 @@ class Cycle:
             else:
                 self._preempt(eclass, decision)
             if held is not None:
-                node, amounts = held
+                vertex, amounts = held
                 left = [key for key, amount in amounts.items() if amount > decision.assignment.usage.get(key, 0)]
-                self._state.wake(node, left)
+                self._state.wake(vertex, left)
         else:
             self._hold_back(eclass, decision)
             mark_unschedulable(self._state, eclass, decision)
@@ -164,7 +164,7 @@ class Cycle:
         smallest = replace(decision, counts=eclass.head.least_counts)
         return plan(eclass, smallest, now=self._now, epoch=self._epoch, gang=eclass.head)
 
-    def _end_hold(self, eclass: EquivalenceClass) -> tuple[Node, AmountsByFlavor] | None:
+    def _end_hold(self, eclass: EquivalenceClass) -> tuple[Vertex, AmountsByFlavor] | None:
         """End what is held back for a head whose turn has come, and return it."""
         if not eclass.queue.heads(eclass):
             return None
@@ -186,18 +186,18 @@ class Cycle:
         self._clip_promise(eclass.queue)
         if eclass.queue.backfills:
             self._state.growing.update(dict.fromkeys(self._state.partial()))
-        if eclass.queue.node is not None:
-            self._enter_again(eclass.queue.node.root, everybody=False)
+        if eclass.queue.vertex is not None:
+            self._enter_again(eclass.queue.vertex.root, everybody=False)
 
     def _clip_promise(self, queue: PendingQueue) -> None:
         """Let a head that was passed keep no more of its queue's own quota than is unused now."""
         allocations, head = self._state.allocations, QueueHead(queue.name)
         promised = allocations.promises.get(head) if queue.backfills else None
         if promised is not None:
-            node, held = promised
+            vertex, held = promised
             allocations.withdraw_promise(head)
-            unused = {key: min(amount, allocations.projected.own_unused(node, key)) for key, amount in held.items()}
-            allocations.promise(head, node, {key: amount for key, amount in unused.items() if amount > 0})
+            unused = {key: min(amount, allocations.projected.own_unused(vertex, key)) for key, amount in held.items()}
+            allocations.promise(head, vertex, {key: amount for key, amount in unused.items() if amount > 0})
 
     def _count(self, reservation: Reservation) -> None:
         self._admitted.append(reservation)
@@ -208,11 +208,11 @@ class Cycle:
         eclass = queue.first()
         if eclass is not None:
             eclass.level = max(level, eclass.level)
-            if eclass.level > 0 and queue.node is not None:
-                self._raised.setdefault(queue.node.root, {})[queue] = None
+            if eclass.level > 0 and queue.vertex is not None:
+                self._raised.setdefault(queue.vertex.root, {})[queue] = None
         self._order.enter(queue, level)
 
-    def _enter_again(self, root: Node, *, everybody: bool) -> None:
+    def _enter_again(self, root: Vertex, *, everybody: bool) -> None:
         """Put nominees of one tree back to the lowest level: everybody's after a preemption, and after an admission
         those with other flavors or sizes to turn to; all others only rise by it.
         """
@@ -229,7 +229,7 @@ class Cycle:
 
     def _preempt(self, eclass: EquivalenceClass, decision: Decision) -> None:
         state, queue = self._state, eclass.queue
-        assert queue.node is not None
+        assert queue.vertex is not None
         stopped = stop_all(state, queue, eclass.head, decision.victims)
         self._preempted += stopped
         self._steps += bool(stopped)
@@ -238,12 +238,12 @@ class Cycle:
         awaits = tuple(dict.fromkeys((*(c.allocation.uid for c in decision.victims), *decision.awaits)))
         planned = plan(eclass, decision, now=self._now, epoch=self._epoch, gang=gang)
         state.pending.claim(gang, eclass)
-        state.allocations.promise(gang.uid, queue.node, decision.assignment.usage)
+        state.allocations.promise(gang.uid, queue.vertex, decision.assignment.usage)
         state.claims[gang.uid] = Claim(planned, awaits)
         claims.keep_places(state, gang.uid, decision.places)
         for victim in decision.victims:
-            state.wake(victim.node, victim.allocation.amounts)
-        self._enter_again(queue.node.root, everybody=True)
+            state.wake(victim.vertex, victim.allocation.amounts)
+        self._enter_again(queue.vertex.root, everybody=True)
 
     def _settle_claims(self) -> None:
         """Admit the gangs whose room has become free, in order, none into room that was made for an earlier claim.
@@ -260,11 +260,11 @@ class Cycle:
         for claimant in (*state.claimants(known=False), *sorted(claimants, key=partial(claims.order, state))):
             if self._spent:
                 return
-            node, amounts = allocations.promises[claimant]
+            vertex, amounts = allocations.promises[claimant]
             known, claim = state.is_claiming(claimant), state.claims[claimant]
             # One that has ended and was started again is nobody to wait for.
             waits = [uid for uid in claim.awaits if uid in allocations.stopping]
-            if known and view.fits(node, amounts) and self._is_free(claimant, claim):
+            if known and view.fits(vertex, amounts) and self._is_free(claimant, claim):
                 self._take_up(claimant)
             elif known and not claims.may_go_on(state, claimant, waits):
                 waits = claims.await_others(state, claimant)
@@ -272,17 +272,17 @@ class Cycle:
                     continue
             for uid in waits:
                 allocation = allocations.by_uid[uid]
-                going = allocations.node_of(allocation)
+                going = allocations.vertex_of(allocation)
                 if uid not in gone and going is not None and claimant in allocations.promises:
                     view.remove(going, allocation.amounts)
                     gone.add(uid)
-            view.add(node, amounts)
+            view.add(vertex, amounts)
         state.stirred = False
 
     def _is_free(self, uid: str, claim: Claim) -> bool:
-        state, (node, amounts) = self._state, self._state.allocations.promises[uid]
+        state, (vertex, amounts) = self._state, self._state.allocations.promises[uid]
         gang, counts = state.pending.records[uid].gang, claim.planned.counts
-        if not state.allocations.usage.fits(node, amounts) or state.fences.shortfall(gang, counts) is not None:
+        if not state.allocations.usage.fits(vertex, amounts) or state.fences.shortfall(gang, counts) is not None:
             return False
         return not isinstance(claims.places_of(state, uid), Misplaced)
 
@@ -302,9 +302,9 @@ class Cycle:
     def _hold_back(self, eclass: EquivalenceClass, decision: Decision) -> None:
         """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""
         state, queue = self._state, eclass.queue
-        if queue.node is None or not queue.keeps_quota(eclass):
+        if queue.vertex is None or not queue.keeps_quota(eclass):
             return
-        node, head = queue.node, QueueHead(queue.name)
+        vertex, head = queue.vertex, QueueHead(queue.name)
         before = state.allocations.promises.get(head)
         state.allocations.lift(head)
         held: dict[FlavorResource, int] = {}
@@ -312,15 +312,15 @@ class Cycle:
         booked = queue.backfills and state.backfill.keeps_room_for(eclass, state.fences, self._now)
         if decision.assignment.mode is Mode.NO_CANDIDATES and decision.barrier is None and not booked:
             for key, amount in decision.assignment.usage.items():
-                unused = min(amount, state.allocations.projected.own_unused(node, key))
+                unused = min(amount, state.allocations.projected.own_unused(vertex, key))
                 if unused > 0:
                     held[key] = unused
         state.allocations.put_back()
         if before is not None and before[1] != held:
-            state.allocations.promise(head, node, held)
+            state.allocations.promise(head, vertex, held)
             state.wake(*before)
         elif before is None and held:
-            state.allocations.promise(head, node, held)
+            state.allocations.promise(head, vertex, held)
 
 
 # -- what every cycle does ------------------------------------------------------------------------------------
@@ -338,8 +338,8 @@ def admit(
 def plan(eclass: EquivalenceClass, decision: Decision, *, now: float, epoch: int, gang: Gang) -> Reservation:
     """Return what ``gang`` of ``eclass`` holds once what was decided about it is done."""
     flavors = decision.assignment.flavors
-    node = eclass.queue.node
-    cohorts = () if node is None else tuple(above.name for above in node.path())[1:]
+    vertex = eclass.queue.vertex
+    cohorts = () if vertex is None else tuple(above.name for above in vertex.path())[1:]
     return reserve(gang, eclass.queue.name, decision.counts, flavors, epoch, now, eclass.request.charges, cohorts)
 
 

@@ -288,9 +288,9 @@ class Engine:
         allocation = self.state.allocations.by_uid.get(uid)
         return None if allocation is None else allocation.reservation.queue
 
-    def usage(self, node: str) -> Mapping[FlavorResource, int]:
+    def usage(self, vertex: str) -> Mapping[FlavorResource, int]:
         """Return what a queue or cohort uses; empty when there is none of that name."""
-        found = self.state.allocations.usage.tree.find(node)
+        found = self.state.allocations.usage.tree.find(vertex)
         return {} if found is None else self.state.allocations.usage.all_of(found)
 
     def potential(self, gang: Gang) -> Reason | None:

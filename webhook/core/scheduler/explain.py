@@ -1,4 +1,4 @@
-"""Turns what blocked a decision into a typed reason: the node, the numbers, who holds what is missing, what helps."""
+"""Turns what blocked a decision into a typed reason: where, the numbers, who holds what is missing, what helps."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ from webhook.core.placement.explain import misplaced, why_misplaced
 from webhook.core.placement.holders import holders
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation, Allocations
-from webhook.core.quota.tree import Node, Usage
+from webhook.core.quota.tree import Usage, Vertex
 from webhook.core.reasons.barriers import HELD_UP, Barrier, FenceFull, reason_of
 from webhook.core.reasons.blockers import (
     Blocker,
@@ -47,29 +47,29 @@ NODES_SHOWN = 3
 _SEVERITY = {Code.WAITING_FOR_QUOTA: 0, Code.EXCEEDS_MAX_QUOTA: 1, Code.NO_MATCHING_FLAVOR: 2}
 
 
-Ahead = Callable[[Node, FlavorResource], int]
-"""How many jobs are before one that waits for room of a node."""
+Ahead = Callable[[Vertex, FlavorResource], int]
+"""How many jobs are before one that waits for room of a vertex."""
 
 
 def explain(
-    eclass: EquivalenceClass, decision: Decision, node: Node, allocations: Allocations, ahead: Ahead = lambda *_: 0
+    eclass: EquivalenceClass, decision: Decision, vertex: Vertex, allocations: Allocations, ahead: Ahead = lambda *_: 0
 ) -> Reason:
-    """Return why ``decision`` does not let a gang of ``eclass`` start at queue ``node``."""
+    """Return why ``decision`` does not let a gang of ``eclass`` start at queue ``vertex``."""
     if decision.barrier is not None:
         return barred(decision.barrier)
     if decision.awaits and not decision.fits:
-        return awaiting([allocations.by_uid[uid] for uid in decision.awaits], node)
+        return awaiting([allocations.by_uid[uid] for uid in decision.awaits], vertex)
     if decision.fits or decision.preempts:
         return Reason(Code.PENDING_EVALUATION, "has room; the next cycle decides")
     blocks = decision.assignment.decisive
     if decision.assignment.mode is not Mode.NO_FIT:
         # There is a flavor for everything and nobody to stop for it; flavors that could never do do not count.
         blocks = tuple(block for block in blocks if block.code is Code.WAITING_FOR_QUOTA)
-    never = _of_blocks(blocks, node, eclass.request, decision.counts)
+    never = _of_blocks(blocks, vertex, eclass.request, decision.counts)
     if never is not None:
         return never
-    lacking = _lacking(eclass, decision, _deciding(blocks), node, allocations.usage)
-    return _short(lacking, node, allocations, decision.assignment.mode, ahead)
+    lacking = _lacking(eclass, decision, _deciding(blocks), vertex, allocations.usage)
+    return _short(lacking, vertex, allocations, decision.assignment.mode, ahead)
 
 
 def barred(barrier: Barrier | Misplaced) -> Reason:
@@ -87,9 +87,16 @@ def _deciding(blocks: tuple[Block, ...]) -> Block:
     return min(worst.values(), key=lambda block: _SEVERITY.get(block.code, 0))
 
 
-def _lacking(eclass: EquivalenceClass, decision: Decision, block: Block, node: Node, usage: Usage) -> tuple[Block, ...]:
+def _lacking(
+    eclass: EquivalenceClass, decision: Decision, block: Block, vertex: Vertex, usage: Usage
+) -> tuple[Block, ...]:
     """Return all of which too little is there, beginning with what decided."""
-    available, most, request, queue = partial(usage.available, node), node.potential, eclass.request, eclass.queue.spec
+    available, most, request, queue = (
+        partial(usage.available, vertex),
+        vertex.potential,
+        eclass.request,
+        eclass.queue.spec,
+    )
     way = nearest_way(request, decision.counts, available, most, block.key)
     if not way and queue is not None:
         idle = Judge(lambda _key, _amount: Verdict(Mode.FIT, 0), most)
@@ -102,45 +109,45 @@ def _lacking(eclass: EquivalenceClass, decision: Decision, block: Block, node: N
     return tuple(Block(Code.WAITING_FOR_QUOTA, key, asked) for key, asked in short.items())
 
 
-def _of_blocks(blocks: tuple[Block, ...], node: Node, request: Request, counts: Mapping[str, int]) -> Reason | None:
+def _of_blocks(blocks: tuple[Block, ...], vertex: Vertex, request: Request, counts: Mapping[str, int]) -> Reason | None:
     """Return the reason when no flavor could ever do, or None when one has merely no room now."""
     block = _deciding(blocks)
     if block.code is Code.NO_MATCHING_FLAVOR:
         return Reason(
             Code.NO_MATCHING_FLAVOR,
             message="; ".join(dict.fromkeys(b.message for b in blocks if b.code is Code.NO_MATCHING_FLAVOR)),
-            where=str(node),
+            where=str(vertex),
             resource=block.key.resource,
             help="change the gang's node selector, affinity or tolerations, or the queue's flavors",
         )
     if block.code is Code.EXCEEDS_MAX_QUOTA:
-        way = nearest_way(request, counts, node.potential, lambda _: maxsize, block.key)
+        way = nearest_way(request, counts, vertex.potential, lambda _: maxsize, block.key)
         most = max(block.asked, way.pop(block.key, 0))
-        others = (Block(block.code, key, asked) for key, asked in way.items() if asked > node.potential(key))
-        return _exceeds(node, replace(block, asked=most), tuple(others))
+        others = (Block(block.code, key, asked) for key, asked in way.items() if asked > vertex.potential(key))
+        return _exceeds(vertex, replace(block, asked=most), tuple(others))
     return None
 
 
-def never(gang: Gang, request: Request, queue: Queue, node: Node) -> Reason | None:
+def never(gang: Gang, request: Request, queue: Queue, vertex: Vertex) -> Reason | None:
     """Return why the smallest start of ``gang`` would not fit an idle tree, or None when it would."""
     if request.refusal is not None:
         return request.refusal
 
-    judge = Judge(lambda _key, _amount: Verdict(Mode.FIT, 0), node.potential)
+    judge = Judge(lambda _key, _amount: Verdict(Mode.FIT, 0), vertex.potential)
     assignment = assign(request, gang.least_counts, queue.fungibility, judge)
     if assignment.mode is Mode.FIT:
         return None
-    found = _of_blocks(assignment.decisive, node, request, gang.least_counts)
-    return found or Reason(Code.EXCEEDS_MAX_QUOTA, where=str(node))
+    found = _of_blocks(assignment.decisive, vertex, request, gang.least_counts)
+    return found or Reason(Code.EXCEEDS_MAX_QUOTA, where=str(vertex))
 
 
-def _exceeds(node: Node, block: Block, others: tuple[Block, ...]) -> Reason:
+def _exceeds(vertex: Vertex, block: Block, others: tuple[Block, ...]) -> Reason:
     """Return the reason of amounts that the queue could not hold even if everything else were idle."""
-    limit, more = node.potential(block.key), tuple(_too_much(node, each) for each in others)
-    tip = f"it can never start: ask for at most what {node} can hold, or raise its quota"
+    limit, more = vertex.potential(block.key), tuple(_too_much(vertex, each) for each in others)
+    tip = f"it can never start: ask for at most what {vertex} can hold, or raise its quota"
     return Reason(
         Code.EXCEEDS_MAX_QUOTA,
-        where=str(_cap(node, block.key, limit)),
+        where=str(_cap(vertex, block.key, limit)),
         resource=block.key.resource,
         flavor=block.key.flavor,
         asked=block.asked,
@@ -150,27 +157,27 @@ def _exceeds(node: Node, block: Block, others: tuple[Block, ...]) -> Reason:
     )
 
 
-def _too_much(node: Node, block: Block) -> TooMuch:
-    limit = node.potential(block.key)
-    where = str(_cap(node, block.key, limit))
+def _too_much(vertex: Vertex, block: Block) -> TooMuch:
+    limit = vertex.potential(block.key)
+    where = str(_cap(vertex, block.key, limit))
     return TooMuch(block.key.resource, block.asked, where, limit, block.key.flavor)
 
 
-def _cap(node: Node, key: FlavorResource, limit: int) -> Node:
-    """Return the node whose quota makes ``limit`` the most that ``node`` could ever use."""
-    if node.parent is None or node.subtree.get(key, 0) + node.borrowing.get(key, limit + 1) == limit:
-        return node
-    rest = limit - node.local.get(key, 0)
-    return _cap(node.parent, key, rest)
+def _cap(vertex: Vertex, key: FlavorResource, limit: int) -> Vertex:
+    """Return the vertex whose quota makes ``limit`` the most that ``vertex`` could ever use."""
+    if vertex.parent is None or vertex.subtree.get(key, 0) + vertex.borrowing.get(key, limit + 1) == limit:
+        return vertex
+    rest = limit - vertex.local.get(key, 0)
+    return _cap(vertex.parent, key, rest)
 
 
-def _short(lacking: tuple[Block, ...], node: Node, allocations: Allocations, mode: Mode, ahead: Ahead) -> Reason:
+def _short(lacking: tuple[Block, ...], vertex: Vertex, allocations: Allocations, mode: Mode, ahead: Ahead) -> Reason:
     block, usage = lacking[0], allocations.usage
-    binding = usage.scarcest(node, block.key, block.asked)
+    binding = usage.scarcest(vertex, block.key, block.asked)
     limit = binding.subtree.get(block.key, 0) + binding.borrowing.get(block.key, 0)
     resources = [each.key.resource for each in lacking]
     missing = tuple(
-        _missing(each, node, allocations, ahead, resources.count(each.key.resource) > 1) for each in lacking
+        _missing(each, vertex, allocations, ahead, resources.count(each.key.resource) > 1) for each in lacking
     )
     tail = "preemption finds no gang that may be stopped; " if mode is Mode.NO_CANDIDATES else ""
     return Reason(
@@ -187,10 +194,10 @@ def _short(lacking: tuple[Block, ...], node: Node, allocations: Allocations, mod
     )
 
 
-def _missing(block: Block, node: Node, allocations: Allocations, ahead: Ahead, by_flavor: bool) -> Blocker:
+def _missing(block: Block, vertex: Vertex, allocations: Allocations, ahead: Ahead, by_flavor: bool) -> Blocker:
     key = block.key
-    binding = allocations.usage.scarcest(node, key, block.asked)
-    missing, flavor = block.asked - allocations.usage.available(node, key), key.flavor if by_flavor else ""
+    binding = allocations.usage.scarcest(vertex, key, block.asked)
+    missing, flavor = block.asked - allocations.usage.available(vertex, key), key.flavor if by_flavor else ""
     if missing <= 0:
         return KeptForOthers()
     if not _holders(binding, key, allocations):
@@ -198,8 +205,8 @@ def _missing(block: Block, node: Node, allocations: Allocations, ahead: Ahead, b
     return QuotaMissing(key.resource, missing, ahead(binding, key), flavor)
 
 
-def _holders(node: Node, key: FlavorResource, allocations: Allocations) -> tuple[Holder, ...]:
-    return tuple(Holder(str(h), h.amounts[key]) for h in allocations.largest(node, key, HOLDERS_SHOWN))
+def _holders(vertex: Vertex, key: FlavorResource, allocations: Allocations) -> tuple[Holder, ...]:
+    return tuple(Holder(str(h), h.amounts[key]) for h in allocations.largest(vertex, key, HOLDERS_SHOWN))
 
 
 def why_waiting(state: State, uid: str) -> Reason | None:
@@ -214,8 +221,8 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         what, fix = state.policy.why_no_queue(gang.namespace, gang.queue)
         return Reason(Code.QUEUE_NOT_FOUND, what, help=fix)
     claim = state.claims.get(uid) if record.state is GangState.CLAIMING else (state.followed or {}).get(uid)
-    if claim is not None and queue.node is not None:
-        return _claiming(state, claim, queue.node)
+    if claim is not None and queue.vertex is not None:
+        return _claiming(state, claim, queue.vertex)
     if eclass is None:
         return Reason(Code.BACKING_OFF, f"tries again at {time_text(ceil(gang.not_before_seconds))}")
     for known in (queue.closed, eclass.ineligible, eclass.request.refusal):
@@ -232,14 +239,14 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         behind = why_waiting(state, ahead.uid)
         text = f"queue {queue.name} is StrictFIFO and its head is {ahead.key}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)
-    decision = state.decide(eclass) if queue.node is not None else None
+    decision = state.decide(eclass) if queue.vertex is not None else None
     held_up = decision is not None and isinstance(decision.barrier, HELD_UP)
     if eclass.elastic and not held_up and (decision is None or not (decision.fits or decision.preempts)):
         # What the smallest start lacks is what stands in its way.
-        decision = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.node).at(
+        decision = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.vertex).at(
             eclass.head.least_counts
         )
-    if queue.node is None or decision is None:
+    if queue.vertex is None or decision is None:
         barrier = _behind(state, record, eclass.level, eclass.barrier if decision is None else decision.barrier)
         return Reason(Code.PENDING_EVALUATION) if barrier is None else barred(barrier)
     if decision.misplaced is not None and state.nodes is not None:
@@ -250,7 +257,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
         return Reason(Code.PENDING_EVALUATION, text, help="it is tried again when anything in its cohort becomes free")
     before = partial(_ahead_of, state, record, decision.assignment.level)
     decision = replace(decision, barrier=_behind(state, record, decision.assignment.level, decision.barrier))
-    why = explain(eclass, decision, queue.node, state.allocations, before)
+    why = explain(eclass, decision, queue.vertex, state.allocations, before)
     heads = queue.backfills and queue.head() is eclass and eclass.head.uid == uid
     return _with_start(state, eclass, why) if heads and why.code is Code.WAITING_FOR_QUOTA else why
 
@@ -285,13 +292,13 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
     larger = one_more(allocation, joining(state.policy, state.settings))
     if larger is None:
         return None
-    usage, node = state.allocations.usage, state.allocations.node_of(allocation)
-    if node is not None:
+    usage, vertex = state.allocations.usage, state.allocations.vertex_of(allocation)
+    if vertex is not None:
         more = extra(larger.usage(allocation.reclaimed), allocation)
-        lacking = [(key, amount) for key, amount in more.items() if amount > usage.available(node, key)]
+        lacking = [(key, amount) for key, amount in more.items() if amount > usage.available(vertex, key)]
         if lacking:
             blocks = tuple(Block(Code.WAITING_FOR_QUOTA, *each) for each in lacking)
-            return _short(blocks, node, state.allocations, Mode.FIT, lambda node, key: 0)
+            return _short(blocks, vertex, state.allocations, Mode.FIT, lambda vertex, key: 0)
     held = allocation.reservation.counts
     fence = state.fences.shortfall(
         allocation.gang, {name: count - held.get(name, 0) for name, count in larger.counts.items()}
@@ -302,17 +309,17 @@ def _why_no_larger(state: State, uid: str) -> Reason | None:
     return _of_nodes(state, state.nodes, found, uid) if isinstance(found, Misplaced) else None
 
 
-def _ahead_of(state: State, record: PendingGang, level: int, node: Node, key: FlavorResource) -> int:
-    """Return how many jobs wait before a gang in its queue, or in others below ``node`` for the same ``key``."""
+def _ahead_of(state: State, record: PendingGang, level: int, vertex: Vertex, key: FlavorResource) -> int:
+    """Return how many jobs wait before a gang in its queue, or in others below ``vertex`` for the same ``key``."""
     gang, queue = record.gang, record.queue
     assert queue is not None
     count = queue.ahead_of(gang)
-    if node.is_queue:
+    if vertex.is_queue:
         return count
 
     def asks(eclass: EquivalenceClass) -> bool:
-        other = eclass.queue.node
-        return other is not None and node in other.path() and key in eclass.request.keys
+        other = eclass.queue.vertex
+        return other is not None and vertex in other.path() and key in eclass.request.keys
 
     return count + _before_elsewhere(state, record, level, asks)
 
@@ -333,8 +340,8 @@ def _before_elsewhere(state: State, record: PendingGang, level: int, asks: Calla
             if eclass.ineligible is not None or eclass.hopeless or eclass.never or not asks(eclass):
                 continue
             borrows = eclass.level
-            if eclass.smallest is not None and other.node is not None:
-                borrows = state.allocations.usage.highest_level(other.node, eclass.smallest)
+            if eclass.smallest is not None and other.vertex is not None:
+                borrows = state.allocations.usage.highest_level(other.vertex, eclass.smallest)
             group, place = (borrows, -eclass.sample.priority), (gang.created_seconds, gang.uid)
             count += eclass.before(group, (level, -gang.priority), place)
     return count
@@ -342,13 +349,13 @@ def _before_elsewhere(state: State, record: PendingGang, level: int, asks: Calla
 
 def _with_start(state: State, head: EquivalenceClass, why: Reason) -> Reason:
     """Return why the head of a Backfill queue waits, with its start as its neighbors are told it."""
-    at, node = state.backfill.start_of(head, state.fences, state.now), head.queue.node
-    assert node is not None
+    at, vertex = state.backfill.start_of(head, state.fences, state.now), head.queue.vertex
+    assert vertex is not None
     found: Blocker
     if at is not None:
         found = StartsBy(at - state.now)
     else:
-        holders = state.allocations.largest(node.root, FlavorResource(why.flavor, why.resource), HOLDERS_SHOWN)
+        holders = state.allocations.largest(vertex.root, FlavorResource(why.flavor, why.resource), HOLDERS_SHOWN)
         unlimited = tuple(str(each) for each in holders if each.end_seconds is None)
         if not unlimited:
             return why
@@ -406,11 +413,11 @@ def _with_booked_nodes(state: State, uid: str, why: Reason) -> Reason:
 
 
 def _keeps_any(nodes: Capacity, booked: Claim) -> bool:
-    return any(nodes.withheld(node) for each in booked.planned.pod_sets for node in each.places)
+    return any(nodes.withheld(vertex) for each in booked.planned.pod_sets for vertex in each.places)
 
 
 def _nodes_of(booked: Claim) -> str:
-    found = sorted({node for each in booked.planned.pod_sets for node in each.places})
+    found = sorted({vertex for each in booked.planned.pod_sets for vertex in each.places})
     more = f" and {counted(len(found) - NODES_SHOWN, 'more node')}" if len(found) > NODES_SHOWN else ""
     return ", ".join(found[:NODES_SHOWN]) + more
 
@@ -419,16 +426,16 @@ def _some(gangs: list[Allocation]) -> str:
     return f"{some(gangs, HOLDERS_SHOWN)} {'has' if len(gangs) == 1 else 'have'}"
 
 
-def _claiming(state: State, claim: Claim, node: Node) -> Reason:
+def _claiming(state: State, claim: Claim, vertex: Vertex) -> Reason:
     going = [state.allocations.by_uid[uid] for uid in claim.awaits if uid in state.allocations.by_uid]
-    return awaiting(going, node)
+    return awaiting(going, vertex)
 
 
-def awaiting(going: list[Allocation], node: Node) -> Reason:
-    """Return the reason of a gang at ``node`` for which others are ``going``."""
+def awaiting(going: list[Allocation], vertex: Vertex) -> Reason:
+    """Return the reason of a gang at ``vertex`` for which others are ``going``."""
     return Reason(
         Code.WAITING_FOR_PREEMPTED,
         f"{some(going, HOLDERS_SHOWN) or 'others'} being stopped to make room",
-        where=str(node),
+        where=str(vertex),
         help="it starts when they are gone",
     )

@@ -49,10 +49,10 @@ class Room:
         return None if old.gang is None else self.decider.more_places(old.gang, old.reservation, larger)
 
     def _has_quota(self, old: Allocation, amounts: Mapping[FlavorResource, int]) -> bool:
-        node = self.allocations.node_of(old)
-        if node is None:
+        vertex = self.allocations.vertex_of(old)
+        if vertex is None:
             return old.reservation.queue is None
-        return self.allocations.fits(node, extra(amounts, old))
+        return self.allocations.fits(vertex, extra(amounts, old))
 
     def _passes_fences(self, old: Allocation, larger: Reservation) -> bool:
         before = old.reservation.counts

@@ -14,7 +14,7 @@ from webhook.core.assignment.fair_sharing import Share, share
 from webhook.core.assignment.preemption import within_own
 from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
-from webhook.core.quota.tree import Node, Usage
+from webhook.core.quota.tree import Usage, Vertex
 
 
 class QueueOrder(Protocol):
@@ -112,7 +112,7 @@ def _first(queue: PendingQueue) -> EquivalenceClass:
 
 def tree_of(queue: PendingQueue) -> int:
     """Return which tree a queue belongs to; gangs without queue have one to themselves."""
-    return -1 if queue.node is None else queue.node.root.index
+    return -1 if queue.vertex is None else queue.vertex.root.index
 
 
 def tournament(nominees: Iterable[Nominee], usage: Usage) -> EquivalenceClass:
@@ -120,33 +120,33 @@ def tournament(nominees: Iterable[Nominee], usage: Usage) -> EquivalenceClass:
     contenders = [_Contender(eclass, decision, usage) for eclass, decision in nominees]
     if len(contenders) == 1:
         return contenders[0].eclass
-    root = next((c.node.root for c in contenders if c.node is not None), None)
-    best = None if root is None else _best(root, {c.node: c for c in contenders})
+    root = next((c.vertex.root for c in contenders if c.vertex is not None), None)
+    best = None if root is None else _best(root, {c.vertex: c for c in contenders})
     return (best or min(contenders, key=lambda c: c.order)).eclass
 
 
 class _Contender:
-    """A nominee with the shares that each node above it would have if its gang were admitted."""
+    """A nominee with the shares that each vertex above it would have if its gang were admitted."""
 
     def __init__(self, eclass: EquivalenceClass, decision: Decision, usage: Usage) -> None:
-        self.eclass, self.node = eclass, eclass.queue.node
+        self.eclass, self.vertex = eclass, eclass.queue.vertex
         self.order = eclass.order_key[1:]
-        self.sides: dict[Node, tuple[bool, Share]] = {}
+        self.sides: dict[Vertex, tuple[bool, Share]] = {}
         amounts = decision.assignment.usage
-        if self.node is None:
+        if self.vertex is None:
             return
         asked = [key for key, amount in amounts.items() if amount]
-        usage.add(self.node, amounts)
-        for node in self.node.path():
-            self.sides[node] = (not within_own(usage, node, asked), share(usage, node))
-        usage.remove(self.node, amounts)
+        usage.add(self.vertex, amounts)
+        for vertex in self.vertex.path():
+            self.sides[vertex] = (not within_own(usage, vertex, asked), share(usage, vertex))
+        usage.remove(self.vertex, amounts)
 
 
-def _best(node: Node, contenders: dict[Node | None, _Contender]) -> _Contender | None:
-    if node.is_queue:
-        return contenders.get(node)
-    found: list[tuple[Node, _Contender]] = []
-    for child in node.children:
+def _best(vertex: Vertex, contenders: dict[Vertex | None, _Contender]) -> _Contender | None:
+    if vertex.is_queue:
+        return contenders.get(vertex)
+    found: list[tuple[Vertex, _Contender]] = []
+    for child in vertex.children:
         winner = _best(child, contenders)
         if winner is not None:
             found.append((child, winner))

@@ -1,6 +1,6 @@
 """What stands in a blocked class's way, and so what may wake it.
 
-A class that can only ever start by room becoming free waits at the bottleneck, the node that refused it. One that
+A class that can only ever start by room becoming free waits at the bottleneck, the vertex that refused it. One that
 might turn to another flavor or size, that might stop others as soon as a little is freed, or that only a promise keeps
 out, is looked at whenever anything it asks for is freed anywhere in its tree.
 """
@@ -14,7 +14,7 @@ from webhook.core.model.policy import PreemptionPolicy
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.pending.wake_index import BottleneckOrder, Need
-from webhook.core.quota.tree import AmountsByFlavor, Node, Usage
+from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 from webhook.core.reasons.barriers import BehindHead
 from webhook.core.reasons.reasons import Code
 from webhook.core.reasons.wake_keys import BesideHead, Freed, NamespaceFences, NodesFreed, QueueHead, Releasing, WakeKey
@@ -24,7 +24,7 @@ from webhook.core.scheduler.state import State
 def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
     """Set a blocked class aside until something that is in its way changes."""
     eclass.barrier = decision.barrier
-    short, node = short_of(state, eclass, decision), eclass.queue.node
+    short, vertex = short_of(state, eclass, decision), eclass.queue.vertex
     eclass.hopeless = not short and decision.barrier is None
     behind_head = decision.barrier if isinstance(decision.barrier, BehindHead) else None
     fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
@@ -38,19 +38,19 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)
-    elif behind_head and node is not None and head is not None and _can_stop_nobody(state, eclass, node, decision):
-        sides, marks = _rights_to_come(state.allocations.projected, node, decision.assignment.usage)
+    elif behind_head and vertex is not None and head is not None and _can_stop_nobody(state, eclass, vertex, decision):
+        sides, marks = _rights_to_come(state.allocations.projected, vertex, decision.assignment.usage)
         state.pending.mark_unschedulable(eclass, [BesideHead(head), before_heads(eclass.queue), *sides], marks=marks)
         return
     elif behind_head:
         # Another head goes, or it becomes the head of its own queue.
-        queues = (eclass.queue, *(() if node is None else state.pending.backfilling.get(node.root, ())))
+        queues = (eclass.queue, *(() if vertex is None else state.pending.backfilling.get(vertex.root, ())))
         wake_on += [QueueHead(queue.name) for queue in queues]
     elif decision.barrier is not None and eclass.queue.backfills and eclass.queue.head() is eclass:
         # It waits for a fence: nobody else has to wait for it.
         state.pending.wake(QueueHead(eclass.queue.name))
     keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
-    if node is not None and keys:
+    if vertex is not None and keys:
         _mark_in_tree(state, eclass, decision, keys, wake_on)
         return
     state.pending.mark_unschedulable(eclass, wake_on)
@@ -61,9 +61,9 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
 def short_of(state: State, eclass: EquivalenceClass, decision: Decision) -> dict[FlavorResource, None]:
     """Return what would have to be freed for a class to start; empty where no room helps."""
     blocks, queue = decision.assignment.blocks, eclass.queue
-    if eclass.elastic and queue.node is not None and not decision.fits:
+    if eclass.elastic and queue.vertex is not None and not decision.fits:
         # The whole gang may never fit where its smallest start only waits.
-        smallest = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.node).at(
+        smallest = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.vertex).at(
             eclass.head.least_counts
         )
         blocks += smallest.assignment.blocks
@@ -81,29 +81,29 @@ def short_of(state: State, eclass: EquivalenceClass, decision: Decision) -> dict
 def _mark_in_tree(
     state: State, eclass: EquivalenceClass, decision: Decision, keys: list[FlavorResource], wake_on: list[WakeKey]
 ) -> None:
-    """Set a class aside under ``wake_on`` and at the node that refuses it; where others may help it, until any of
+    """Set a class aside under ``wake_on`` and at the vertex that refuses it; where others may help it, until any of
     ``keys`` is freed in its tree.
     """
-    node, need = eclass.queue.node, None
-    assert node is not None
-    if _waits_for_room_only(state, eclass, node, decision):
+    vertex, need = eclass.queue.vertex, None
+    assert vertex is not None
+    if _waits_for_room_only(state, eclass, vertex, decision):
         amounts = eclass.request.amounts(decision.counts)
-        need = _refused(state.allocations.usage, node, keys[0], amounts)
+        need = _refused(state.allocations.usage, vertex, keys[0], amounts)
     if need is None:
-        state.pending.mark_unschedulable(eclass, [*wake_on, *(Freed(node.root.index, key) for key in keys)])
+        state.pending.mark_unschedulable(eclass, [*wake_on, *(Freed(vertex.root.index, key) for key in keys)])
         return
     if eclass.queue.heads(eclass):
-        wake_on += [Releasing(node.root.index, key) for key in keys]
-    below = [each for each in node.path() if each.height <= need.node.height]
+        wake_on += [Releasing(vertex.root.index, key) for key in keys]
+    below = [each for each in vertex.path() if each.height <= need.vertex.height]
     wake_on += [Freed(each.index, need.key) for each in below if need.key in each.local]
     view = state.allocations.projected
-    marks = [mark for key, amount in amounts.items() for mark in _marks(view, node, key, amount)]
+    marks = [mark for key, amount in amounts.items() for mark in _marks(view, vertex, key, amount)]
     gang = eclass.head
     order: BottleneckOrder = (decision.assignment.level, -gang.priority, gang.created_seconds, gang.uid)
     state.pending.mark_unschedulable(eclass, wake_on, (need, order), marks)
 
 
-def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple[list[WakeKey], list[Need]]:
+def _rights_to_come(view: Usage, queue: Vertex, amounts: AmountsByFlavor) -> tuple[list[WakeKey], list[Need]]:
     """Return where less has to be used for the queue's side of the tree to own all of ``amounts``, at any height: then
     it has a right before the heads that are not on that side.
     """
@@ -119,18 +119,18 @@ def _rights_to_come(view: Usage, queue: Node, amounts: AmountsByFlavor) -> tuple
     return wake_on, marks
 
 
-def _waits_for_room_only(state: State, eclass: EquivalenceClass, node: Node, decision: Decision) -> bool:
-    """Return whether nothing but room at the node that refused it can let the class's head start."""
+def _waits_for_room_only(state: State, eclass: EquivalenceClass, vertex: Vertex, decision: Decision) -> bool:
+    """Return whether nothing but room at the vertex that refused it can let the class's head start."""
     settings = state.settings
     if eclass.shifting or settings.fair_sharing:
         return False
     if decision.barrier is not None or eclass.queue.keeps_quota(eclass):
         # What a blocked head holds back of its queue's own quota is measured again after each change.
         return False
-    return _can_stop_nobody(state, eclass, node, decision)
+    return _can_stop_nobody(state, eclass, vertex, decision)
 
 
-def _can_stop_nobody(state: State, eclass: EquivalenceClass, node: Node, decision: Decision) -> bool:
+def _can_stop_nobody(state: State, eclass: EquivalenceClass, vertex: Vertex, decision: Decision) -> bool:
     """Return whether the head of ``eclass`` can have nobody stopped until its own side of the tree uses less or
     somebody is admitted to its queue.
     """
@@ -141,7 +141,7 @@ def _can_stop_nobody(state: State, eclass: EquivalenceClass, node: Node, decisio
         return True
     if state.settings.fair_sharing:
         return False
-    lowest = state.allocations.lowest_priority(node.name)
+    lowest = state.allocations.lowest_priority(vertex.name)
     if lowest is not None and rules.may_stop_own(eclass.sample.priority, lowest):
         return False
     if rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
@@ -150,23 +150,23 @@ def _can_stop_nobody(state: State, eclass: EquivalenceClass, node: Node, decisio
         return False
     amounts = eclass.request.amounts(decision.counts)
     return decision.assignment.mode not in (Mode.PREEMPT, Mode.RECLAIM) and not any(
-        view.borrow_level(node, key, amount)[1] for key, amount in amounts.items()
+        view.borrow_level(vertex, key, amount)[1] for key, amount in amounts.items()
     )
 
 
-def _refused(usage: Usage, node: Node, key: FlavorResource, amounts: Mapping[FlavorResource, int]) -> Need | None:
-    """Return what the node that refuses ``key`` would have to have room for; None when only a promise is in the way."""
-    found = usage.binding(node, key, amounts[key])
+def _refused(usage: Usage, vertex: Vertex, key: FlavorResource, amounts: Mapping[FlavorResource, int]) -> Need | None:
+    """Return what the vertex that refuses ``key`` needs room for; None when only a promise is in the way."""
+    found = usage.binding(vertex, key, amounts[key])
     return None if found is None else Need(found[0], key, found[1])
 
 
-def _marks(view: Usage, queue: Node, key: FlavorResource, amount: int) -> list[Need]:
+def _marks(view: Usage, queue: Vertex, key: FlavorResource, amount: int) -> list[Need]:
     """Return what the queue and cohorts below the root would have to own unused for it to borrow less high up."""
     marks: list[Need] = []
     rest = amount
-    for node in queue.path():
-        if node.parent is None or not view.borrowing_with(node, key, rest):
+    for vertex in queue.path():
+        if vertex.parent is None or not view.borrowing_with(vertex, key, rest):
             break
-        marks.append(Need(node, key, rest))
-        rest -= view.local_available(node, key)
+        marks.append(Need(vertex, key, rest))
+        rest -= view.local_available(vertex, key)
     return marks

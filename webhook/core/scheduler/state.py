@@ -25,7 +25,7 @@ from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.ceilings import Ceilings
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
-from webhook.core.quota.tree import Node, QuotaTree
+from webhook.core.quota.tree import QuotaTree, Vertex
 from webhook.core.quota.usage_decay import DecayedUsage
 from webhook.core.reasons.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
 from webhook.core.scheduler.usage_order import UsageOrder
@@ -204,9 +204,9 @@ class State:
     def may_stop_for_nodes(self, eclass: EquivalenceClass) -> bool:
         """Return whether there might be gangs that the head of a class could have stopped for nodes, at a glance."""
         queue = eclass.queue
-        if queue.spec is None or queue.node is None:
+        if queue.spec is None or queue.vertex is None:
             return False
-        return may_stop_any(eclass.sample, queue.spec, queue.node, self.allocations)
+        return may_stop_any(eclass.sample, queue.spec, queue.vertex, self.allocations)
 
     def _ask_from(self, place: tuple[int, float, str]) -> None:
         """Have those from ``place`` on decided about again, few in a cycle; once more where they are being asked."""
@@ -241,11 +241,11 @@ class State:
         if queue.strict or queue.backfills:
             allocations.lift(QueueHead(queue.name))
         decision = self.decider.decide(
-            eclass.head, eclass.request, queue.spec, queue.node, stops_for_nodes=stops_for_nodes
+            eclass.head, eclass.request, queue.spec, queue.vertex, stops_for_nodes=stops_for_nodes
         )
-        if decision.assignment.mode is Mode.NO_FIT and queue.node is not None and not eclass.shifting:
+        if decision.assignment.mode is Mode.NO_FIT and queue.vertex is not None and not eclass.shifting:
             # It keeps its place among the others: what is blocked at one height is not decided about at a lower one.
-            level = allocations.projected.highest_level(queue.node, eclass.request.amounts(decision.counts))
+            level = allocations.projected.highest_level(queue.vertex, eclass.request.amounts(decision.counts))
             decision = replace(decision, assignment=replace(decision.assignment, level=level))
         if allocations.lifted is not None and not queue.leads(eclass):
             # What is held back for the head stays so after a passer has started.
@@ -264,7 +264,7 @@ class State:
         if not eclass.shifting:
             return None
         room = self.backfill.room_beside(eclass, self.fences, self.now)
-        decision = self.decider.decide(eclass.head, eclass.request, eclass.queue.spec, eclass.queue.node, room)
+        decision = self.decider.decide(eclass.head, eclass.request, eclass.queue.spec, eclass.queue.vertex, room)
         refused = not decision.fits or self.backfill.refusal(eclass, decision, self.fences, self.now) is not None
         return None if refused else decision
 
@@ -308,7 +308,7 @@ class State:
 
     def replace(self, known: Allocation | None, allocation: Allocation) -> None:
         """Charge ``allocation`` instead of ``known``, and wake the gangs that the difference could help."""
-        node = None if known is None else self.allocations.node_of(known)
+        vertex = None if known is None else self.allocations.vertex_of(known)
         self.allocations.put(allocation)
         queue = self.pending.queues.get(allocation.reservation.queue)
         if queue is not None:
@@ -317,8 +317,8 @@ class State:
             moved = known.reservation.queue != allocation.reservation.queue
             less = [key for key, amount in known.amounts.items() if moved or amount > allocation.amounts.get(key, 0)]
             self.pending.wake(NamespaceFences(known.reservation.namespace))
-            if node is not None and less:
-                self.wake(node, less)
+            if vertex is not None and less:
+                self.wake(vertex, less)
         self.growing[allocation.uid] = None
         self.undrained = self.stirred = True
 
@@ -348,7 +348,7 @@ class State:
 
     def let_go(self, allocation: Allocation) -> None:
         """Return what an allocation charges and wake the gangs that this could help."""
-        node = self.allocations.node_of(allocation)
+        vertex = self.allocations.vertex_of(allocation)
         self.allocations.drop(allocation.uid)
         self.forget_stops(allocation.uid)
         self.pending.wake(NamespaceFences(allocation.reservation.namespace))
@@ -357,18 +357,18 @@ class State:
             for uid in allocation.uids:
                 self.nodes.has_left(uid)
             self.wake_nodes()
-        if node is not None:
-            self.wake(node, allocation.amounts)
+        if vertex is not None:
+            self.wake(vertex, allocation.amounts)
         self.stirred = True
 
-    def wake(self, node: Node, keys: Iterable[FlavorResource]) -> None:
-        """Have those decided about again who could use ``keys`` that became free at queue ``node``."""
+    def wake(self, vertex: Vertex, keys: Iterable[FlavorResource]) -> None:
+        """Have those decided about again who could use ``keys`` that became free at queue ``vertex``."""
         projected, keys = self.allocations.projected, list(keys)
-        for each in node.path():
+        for each in vertex.path():
             for key in keys:
                 self.pending.touch(each, key, each.subtree.get(key, 0) - projected.of(each, key))
         for key in keys if self.allocations.stopping else ():
-            self.pending.wake(Releasing(node.root.index, key))
+            self.pending.wake(Releasing(vertex.root.index, key))
         for uid in self.partial():
             self.growing[uid] = None
 
@@ -399,9 +399,9 @@ class State:
         self.out_of_reach, self._decider = uids, None
         back = [each for each in self.allocations.by_uid.values() if not each.is_in_reach(again)]
         self.growing.update({each.uid: None for each in back})
-        roots = {node.root for each in back if (node := self.allocations.node_of(each)) is not None}
+        roots = {vertex.root for each in back if (vertex := self.allocations.vertex_of(each)) is not None}
         for queue in list(self.pending.queues.values()):
-            if queue.node is not None and queue.node.root in roots:
+            if queue.vertex is not None and queue.vertex.root in roots:
                 for eclass in [each for each in queue.eclasses.values() if each.unschedulable]:
                     self.pending.wake_class(eclass)
         self.stirred = True

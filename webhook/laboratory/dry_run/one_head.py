@@ -48,13 +48,13 @@ class OneHeadEngine(Engine):
         """End a reservation, and give everybody in its tree another turn, as Kueue does."""
         allocations = self.state.allocations
         allocation = allocations.by_uid.get(uid)
-        node = None if allocation is None else allocations.node_of(allocation)
+        vertex = None if allocation is None else allocations.vertex_of(allocation)
         super().release(uid)
-        if node is not None:
-            self.turns.moved[node.root] = self.turns.number
+        if vertex is not None:
+            self.turns.moved[vertex.root] = self.turns.number
             for queue in self.state.pending.queues.values():
                 for eclass in (
-                    queue.eclasses.values() if queue.node is not None and queue.node.root is node.root else ()
+                    queue.eclasses.values() if queue.vertex is not None and queue.vertex.root is vertex.root else ()
                 ):
                     if eclass.unschedulable and eclass.ineligible is None:
                         self.state.pending.wake_class(eclass)

@@ -72,14 +72,14 @@ class _Snapshot:
     def fits(self, eclass: EquivalenceClass, decision: Decision) -> bool:
         """Return whether the head fits once all victims so far and its own are gone."""
         own = [victim for victim in decision.victims if victim.allocation.uid not in self.victims]
-        node, going = eclass.queue.node, [*self.victims.values(), *own]
-        if node is None:
+        vertex, going = eclass.queue.vertex, [*self.victims.values(), *own]
+        if vertex is None:
             return True
         for victim in going:
-            self.usage.remove(victim.node, victim.allocation.amounts)
-        fits = self.usage.fits(node, decision.assignment.usage)
+            self.usage.remove(victim.vertex, victim.allocation.amounts)
+        fits = self.usage.fits(vertex, decision.assignment.usage)
         for victim in going:
-            self.usage.add(victim.node, victim.allocation.amounts)
+            self.usage.add(victim.vertex, victim.allocation.amounts)
         return fits
 
     def admit(self, eclass: EquivalenceClass, decision: Decision) -> None:
@@ -92,8 +92,8 @@ class _Snapshot:
 
     def charge(self, eclass: EquivalenceClass, amounts: AmountsByFlavor) -> None:
         """Add to the usage of the head's queue."""
-        if eclass.queue.node is not None:
-            self.usage.add(eclass.queue.node, amounts)
+        if eclass.queue.vertex is not None:
+            self.usage.add(eclass.queue.vertex, amounts)
 
 
 def one_head_cycle(turns: Turns, state: State, now: float, epoch: int) -> Plan:
@@ -183,7 +183,7 @@ def _nominate(
         head,
         request or eclass.request,
         queue.spec,
-        queue.node,
+        queue.vertex,
         resume,
         stops_for_nodes=True,
         snapshot=usage,
@@ -243,7 +243,7 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
             snapshot.victims.update((victim.allocation.uid, victim) for victim in decision.victims)
             snapshot.preempted += stop_all(snapshot.state, eclass.queue, head, decision.victims)
     else:
-        _tell(snapshot, eclass, Reason(Code.WAITING_FOR_QUOTA, OUTRUN, where=str(eclass.queue.node)))
+        _tell(snapshot, eclass, Reason(Code.WAITING_FOR_QUOTA, OUTRUN, where=str(eclass.queue.vertex)))
 
 
 def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:
@@ -253,13 +253,13 @@ def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:
 def _nominate_again(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision) -> Decision:
     """Decide again with the earlier victims gone, on the flavors that were nominated."""
     for victim in snapshot.victims.values():
-        snapshot.usage.remove(victim.node, victim.allocation.amounts)
+        snapshot.usage.remove(victim.vertex, victim.allocation.amounts)
     pinned = _pinned(eclass.request, nominated.assignment.flavors)
     decision = _nominate(
         snapshot.turns, snapshot.state, eclass, snapshot.usage, request=pinned, gone=frozenset(snapshot.victims)
     )
     for victim in snapshot.victims.values():
-        snapshot.usage.add(victim.node, victim.allocation.amounts)
+        snapshot.usage.add(victim.vertex, victim.allocation.amounts)
     return decision
 
 
@@ -279,15 +279,15 @@ def _pinned(request: Request, flavors: Mapping[str, Mapping[str, str]]) -> Reque
 def _reserve(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decision) -> None:
     """Keep quota from later heads for one that may preempt and finds nobody."""
     queue = eclass.queue
-    if queue.node is None or queue.spec is None or decision.assignment.mode is Mode.NO_FIT:
+    if queue.vertex is None or queue.spec is None or decision.assignment.mode is Mode.NO_FIT:
         return
     if queue.spec.preemption.reclaim_within_cohort is PreemptionPolicy.ANY:
         return
     kept = {}
     for key, amount in decision.assignment.usage.items():
-        room = queue.node.nominal(key) - snapshot.usage.of(queue.node, key)
+        room = queue.vertex.nominal(key) - snapshot.usage.of(queue.vertex, key)
         if decision.assignment.level > 0:
-            limit = queue.node.borrowing.get(key)
+            limit = queue.vertex.borrowing.get(key)
             kept[key] = amount if limit is None else min(amount, room + limit)
         else:
             kept[key] = min(amount, room)
@@ -326,8 +326,8 @@ def _mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisi
         state.guard.watch(decision.owed)
         keys = decision.assignment.usage
     eclass.barrier = decision.barrier
-    if eclass.queue.node is not None:
-        wake_on += [Freed(eclass.queue.node.root.index, key) for key in keys]
+    if eclass.queue.vertex is not None:
+        wake_on += [Freed(eclass.queue.vertex.root.index, key) for key in keys]
     state.pending.mark_unschedulable(eclass, wake_on)
 
 
@@ -347,14 +347,14 @@ def _shapes(eclass: EquivalenceClass) -> list[object]:
 def _why(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decision) -> Reason:
     if eclass.request.refusal is not None:
         return eclass.request.refusal
-    if eclass.queue.node is None:
+    if eclass.queue.vertex is None:
         return UNTOLD if decision.barrier is None else barred(decision.barrier)
-    return explain(eclass, decision, eclass.queue.node, snapshot.state.allocations)
+    return explain(eclass, decision, eclass.queue.vertex, snapshot.state.allocations)
 
 
 def _stopped_for(eclass: EquivalenceClass, decision: Decision) -> Reason:
-    assert eclass.queue.node is not None
-    return awaiting([victim.allocation for victim in decision.victims], eclass.queue.node)
+    assert eclass.queue.vertex is not None
+    return awaiting([victim.allocation for victim in decision.victims], eclass.queue.vertex)
 
 
 def _note_scan(turns: Turns, eclass: EquivalenceClass, decision: Decision) -> None:

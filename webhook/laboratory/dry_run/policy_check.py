@@ -19,7 +19,7 @@ from webhook.core.model.policy import LabelSelector, Policy, StopPolicy
 from webhook.core.notation import quantity
 from webhook.core.notation.counted import counted
 from webhook.core.notation.problem import Problem, shown, some
-from webhook.core.quota.tree import Node, QuotaTree
+from webhook.core.quota.tree import QuotaTree, Vertex
 from webhook.dialects import compiler
 from webhook.dialects.fragment import source_of
 from webhook.dialects.kueue import objects as kueue
@@ -112,52 +112,52 @@ def _open_to_all(policy: Policy) -> Iterator[Problem]:
 
 def _print_tree(out: Console, policy: Policy) -> None:
     tree = QuotaTree(policy)
-    roots = [node for node in tree.nodes if node.parent is None]
-    for root in sorted(roots, key=lambda node: (node.is_queue, node.name)):
+    roots = [vertex for vertex in tree.vertices if vertex.parent is None]
+    for root in sorted(roots, key=lambda vertex: (vertex.is_queue, vertex.name)):
         out.print(_branch(root, policy), highlight=False)
 
 
-def _branch(node: Node, policy: Policy, above: Tree | None = None) -> Tree:
-    label = _label(node, policy)
+def _branch(vertex: Vertex, policy: Policy, above: Tree | None = None) -> Tree:
+    label = _label(vertex, policy)
     branch = Tree(label) if above is None else above.add(label)
-    for line in _quota_lines(node):
+    for line in _quota_lines(vertex):
         branch.add(line)
-    for who in _users(node, policy):
+    for who in _users(vertex, policy):
         branch.add(f"[dim]{escape(who)}[/dim]")
-    for child in sorted(node.children, key=lambda child: (child.is_queue, child.name)):
+    for child in sorted(vertex.children, key=lambda child: (child.is_queue, child.name)):
         _branch(child, policy, branch)
     return branch
 
 
-def _label(node: Node, policy: Policy) -> str:
-    if not node.is_queue:
-        return f"cohort [bold]{escape(node.name)}[/bold]"
-    queue = policy.queues[node.name]
-    label = f"queue [bold]{escape(node.name)}[/bold]  {queue.dialect}, {queue.strategy}"
+def _label(vertex: Vertex, policy: Policy) -> str:
+    if not vertex.is_queue:
+        return f"cohort [bold]{escape(vertex.name)}[/bold]"
+    queue = policy.queues[vertex.name]
+    label = f"queue [bold]{escape(vertex.name)}[/bold]  {queue.dialect}, {queue.strategy}"
     if queue.stop_policy is not StopPolicy.NONE:
         label += f", [yellow]stopped ({queue.stop_policy})[/yellow]"
     return label + (f"  [red]inactive: {escape(queue.inactive)}[/red]" if queue.inactive else "")
 
 
-def _quota_lines(node: Node) -> Iterator[str]:
-    for key, quota in node.quotas.items():
+def _quota_lines(vertex: Vertex) -> Iterator[str]:
+    for key, quota in vertex.quotas.items():
         if key.is_internal:
             continue
-        text = f"{key.resource} ({key.flavor}): owns {quantity.render(node.subtree[key], key.resource)}"
-        if node.parent is not None:
+        text = f"{key.resource} ({key.flavor}): owns {quantity.render(vertex.subtree[key], key.resource)}"
+        if vertex.parent is not None:
             if quota.borrowing_limit is not None:
-                most = node.subtree[key] + quota.borrowing_limit
+                most = vertex.subtree[key] + quota.borrowing_limit
                 text += f", at most {quantity.render(most, key.resource)}"
             if quota.lending_limit is not None:
                 text += f", lends {quantity.render(quota.lending_limit, key.resource)}"
         yield escape(text)
 
 
-def _users(node: Node, policy: Policy) -> Iterator[str]:
-    if node.is_queue:
+def _users(vertex: Vertex, policy: Policy) -> Iterator[str]:
+    if vertex.is_queue:
         for local in policy.local_queues.values():
-            if local.queue == node.name:
+            if local.queue == vertex.name:
                 yield f"LocalQueue {local.namespace}/{local.name}"
         for namespace, queue in policy.namespace_queues.items():
-            if queue == node.name:
+            if queue == vertex.name:
                 yield f"all jobs of namespace {namespace}"

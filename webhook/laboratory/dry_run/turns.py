@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.model.gang import Gang
 from webhook.core.pending.queueing import EquivalenceClass, OrderKey
-from webhook.core.quota.tree import Node
+from webhook.core.quota.tree import Vertex
 from webhook.core.reasons.reasons import Reason
 
 
@@ -26,7 +26,7 @@ class Turns:
 
     number: int = 0
     """Of the next cycle, or of the one that goes on."""
-    moved: dict[Node, int] = field(default_factory=dict)
+    moved: dict[Vertex, int] = field(default_factory=dict)
     """Root of a tree to the cycle at which a gang was last admitted to it or left it."""
     sticky: dict[EquivalenceClass, str] = field(default_factory=dict)
     """By class, the gang for which others were stopped in the last cycle: it goes first in the next one."""
@@ -43,18 +43,18 @@ class Turns:
 
     def note_admission(self, eclass: EquivalenceClass) -> None:
         """Note that a gang came to a tree."""
-        if eclass.queue.node is not None:
-            self.moved[eclass.queue.node.root] = self.number
+        if eclass.queue.vertex is not None:
+            self.moved[eclass.queue.vertex.root] = self.number
 
     def unfinished(self, eclass: EquivalenceClass) -> Scan | None:
         """Return the scan that the next cycle goes on with for the head of ``eclass``, if there is one.
 
         One of the cycle before counts whatever happened since; an older one as long as nobody came to the tree or left.
         """
-        scan, node = self.scans.get(eclass), eclass.queue.node
+        scan, vertex = self.scans.get(eclass), eclass.queue.vertex
         if scan is None or scan.uid != self.head(eclass).uid:
             return None
-        moved = -1 if node is None else self.moved.get(node.root, -1)
+        moved = -1 if vertex is None else self.moved.get(vertex.root, -1)
         return scan if scan.cycle >= self.number - 1 or moved < scan.cycle else None
 
     def head(self, eclass: EquivalenceClass) -> Gang:

@@ -82,7 +82,7 @@ def resource_in(policy: Policy, default: str) -> str:
     Raises PolicyError when neither is there.
     """
     nodes: tuple[Queue | Cohort, ...] = (*policy.queues.values(), *policy.cohorts.values())
-    covered = {resource for node in nodes for group in node.resource_groups for resource in group.resources}
+    covered = {resource for vertex in nodes for group in vertex.resource_groups for resource in group.resources}
     if default in covered or not covered:
         return default
     if len(covered) == 1:
@@ -94,5 +94,5 @@ def resource_in(policy: Policy, default: str) -> str:
 
 def capacity(policy: Policy, resource: str) -> float:
     """Return how much of ``resource`` all queues and cohorts own together, in whole units."""
-    quotas = (item for node in QuotaTree(policy).nodes for item in node.quotas.items())
+    quotas = (item for vertex in QuotaTree(policy).vertices for item in vertex.quotas.items())
     return sum(quota.nominal for key, quota in quotas if key.resource == resource) / MILLI

@@ -1,4 +1,4 @@
-"""Queues as documents: every node of an ElasticQuotaTree in the namespace ``kube-queue``, as kube-queue makes them.
+"""Queues as documents: every vertex of an ElasticQuotaTree in the namespace ``kube-queue``, as kube-queue makes them.
 
 The queues of the other dialects are listed elsewhere, so that ``kubectl get queue -n kube-queue`` shows the tree and
 nothing else: a LocalQueue appears under its name in its namespace (where Kueue's users look for "queues"), and
@@ -16,7 +16,7 @@ from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.notation import amounts, quantity
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.loans import Loans
-from webhook.core.quota.tree import Node, QuotaTree, for_people
+from webhook.core.quota.tree import QuotaTree, Vertex, for_people
 from webhook.dialects import elastic_quota_tree, volcano
 from webhook.dialects.deleted import is_deleted
 from webhook.dialects.elastic_quota_tree import queue_object_name
@@ -35,38 +35,38 @@ Source = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One node of the quota tree and where it is listed."""
+    """One vertex of the quota tree and where it is listed."""
 
     namespace: str
     name: str
-    node: Node
+    vertex: Vertex
     queue: Queue | None
-    """None for an inner node."""
+    """None for an inner vertex."""
     dialect: str
     source: Source
 
 
-def listed_nodes(policy: Policy, tree: QuotaTree, system_namespace: str) -> list[Listed]:
+def listed_vertices(policy: Policy, tree: QuotaTree, system_namespace: str) -> list[Listed]:
     """Return every queue and cohort of ``policy``; ``tree`` is its quota tree."""
-    leaves = [_leaf(policy.queues[name], node, system_namespace) for name, node in sorted(tree.queues.items())]
-    return leaves + [_inner(policy, node, system_namespace) for _, node in sorted(tree.cohorts.items())]
+    leaves = [_leaf(policy.queues[name], vertex, system_namespace) for name, vertex in sorted(tree.queues.items())]
+    return leaves + [_inner(policy, vertex, system_namespace) for _, vertex in sorted(tree.cohorts.items())]
 
 
-def _leaf(queue: Queue, node: Node, system_namespace: str) -> Listed:
+def _leaf(queue: Queue, vertex: Vertex, system_namespace: str) -> Listed:
     if queue.dialect == elastic_quota_tree.DIALECT:
-        return Listed(*_place_in_tree(queue.name), node, queue, queue.dialect, _TREE)
+        return Listed(*_place_in_tree(queue.name), vertex, queue, queue.dialect, _TREE)
     kind = volcano.KIND if queue.dialect == volcano.DIALECT else "ClusterQueue"
-    return Listed(system_namespace, queue.name, node, queue, queue.dialect, (kind, "", queue.name))
+    return Listed(system_namespace, queue.name, vertex, queue, queue.dialect, (kind, "", queue.name))
 
 
-def _inner(policy: Policy, node: Node, system_namespace: str) -> Listed:
-    dialects = (policy.queues[below.name].dialect for below in node.below() if below.is_queue)
+def _inner(policy: Policy, vertex: Vertex, system_namespace: str) -> Listed:
+    dialects = (policy.queues[below.name].dialect for below in vertex.below() if below.is_queue)
     dialect = next(dialects, kueue.DIALECT)
     if dialect == elastic_quota_tree.DIALECT:
-        return Listed(*_place_in_tree(node.name), node, None, dialect, _TREE)
-    bare = node.name.removeprefix(volcano.cohort_name(""))
+        return Listed(*_place_in_tree(vertex.name), vertex, None, dialect, _TREE)
+    bare = vertex.name.removeprefix(volcano.cohort_name(""))
     source = (volcano.KIND, "", bare) if dialect == volcano.DIALECT else ("Cohort", "", bare)
-    return Listed(system_namespace, queue_object_name(f"cohort/{node.name}"), node, None, dialect, source)
+    return Listed(system_namespace, queue_object_name(f"cohort/{vertex.name}"), vertex, None, dialect, source)
 
 
 _TREE: Final = (elastic_quota_tree.KIND, elastic_quota_tree.NAMESPACE, elastic_quota_tree.NAME)
@@ -83,25 +83,25 @@ def queue_document(
     listed: Listed, totals: QueueTotals, borrowing: Loans, share: Share, free: Mapping[str, int], *, created: str | None
 ) -> dict[str, Any]:
     """Return the document of a queue or cohort, without a resourceVersion."""
-    node = listed.node
+    vertex = listed.vertex
     metadata = _metadata(listed.namespace, listed.name, created)
     gone = listed.queue is not None and is_deleted(listed.queue)
-    metadata["annotations"] = {FULL_NAME: f"(deleted) {node.name}" if gone else node.name}
-    if node.parent is not None:
-        metadata["annotations"][_PARENT_FULL_NAME] = node.parent.name
+    metadata["annotations"] = {FULL_NAME: f"(deleted) {vertex.name}" if gone else vertex.name}
+    if vertex.parent is not None:
+        metadata["annotations"][_PARENT_FULL_NAME] = vertex.parent.name
     if listed.dialect == elastic_quota_tree.DIALECT:
         metadata["labels"] = {_MADE_FROM_TREE: "true"}
     strategy = None if listed.queue is None else listed.queue.strategy
     spec = {
         "dialect": listed.dialect,
         **({} if strategy is None else {"queueingStrategy": str(strategy)}),
-        **({} if node.parent is None else {"parent": node.parent.name}),
-        "weight": quantity.render(node.weight_millis),
-        "quota": [_quota(node, key) for key in node.quotas if not key.is_internal],
+        **({} if vertex.parent is None else {"parent": vertex.parent.name}),
+        "weight": quantity.render(vertex.weight_millis),
+        "quota": [_quota(vertex, key) for key in vertex.quotas if not key.is_internal],
     }
-    nominal = for_people({key: node.subtree[key] for key in owned(node)})
-    status = _numbers(totals, nominal, borrows=node.parent is not None)
-    status["limit"] = amounts.quantities(_limits(node))
+    nominal = for_people({key: vertex.subtree[key] for key in owned(vertex)})
+    status = _numbers(totals, nominal, borrows=vertex.parent is not None)
+    status["limit"] = amounts.quantities(_limits(vertex))
     status["available"] = amounts.quantities(free)
     status["lent"] = amounts.quantities(for_people(borrowing.lent))
     status["borrowedFrom"] = [
@@ -120,7 +120,7 @@ _LARGEST: Final = 2**63 - 1
 def local_queue_document(  # noqa: PLR0917
     local: LocalQueue,
     queue: Queue | None,
-    node: Node | None,
+    vertex: Vertex | None,
     totals: QueueTotals,
     held: Usage,
     free: Mapping[str, int],
@@ -134,10 +134,10 @@ def local_queue_document(  # noqa: PLR0917
     if queue is not None:
         spec["queueingStrategy"] = str(queue.strategy)
     status = _numbers(totals, None)
-    if node is not None:
-        spec["quota"] = [_quota(node, key) for key in node.quotas if not key.is_internal]
+    if vertex is not None:
+        spec["quota"] = [_quota(vertex, key) for key in vertex.quotas if not key.is_internal]
         status["queueUsage"] = amounts.quantities(for_people(held))
-        status["limit"] = amounts.quantities(_limits(node))
+        status["limit"] = amounts.quantities(_limits(vertex))
         status["available"] = amounts.quantities(free)
     status["conditions"] = [_since(active_condition(queue, local), created)]
     return _document(_metadata(local.namespace, local.name, created), spec, status)
@@ -154,16 +154,16 @@ def _metadata(namespace: str, name: str, created: str | None) -> dict[str, Any]:
     return metadata
 
 
-def _quota(node: Node, key: FlavorResource) -> dict[str, str]:
-    quota = node.quotas[key]
+def _quota(vertex: Vertex, key: FlavorResource) -> dict[str, str]:
+    quota = vertex.quotas[key]
     document = {
         "flavor": key.flavor,
         "resource": key.resource,
-        "nominal": quantity.render(node.subtree[key], key.resource),
+        "nominal": quantity.render(vertex.subtree[key], key.resource),
     }
-    if quota.borrowing_limit is not None and node.parent is not None:
+    if quota.borrowing_limit is not None and vertex.parent is not None:
         document["borrowingLimit"] = quantity.render(quota.borrowing_limit, key.resource)
-    if quota.lending_limit is not None and node.parent is not None:
+    if quota.lending_limit is not None and vertex.parent is not None:
         document["lendingLimit"] = quantity.render(quota.lending_limit, key.resource)
     return document
 
@@ -183,14 +183,14 @@ def _numbers(totals: QueueTotals, nominal: Mapping[str, int] | None, *, borrows:
     return numbers
 
 
-def owned(node: Node) -> list[FlavorResource]:
+def owned(vertex: Vertex) -> list[FlavorResource]:
     """Return what a queue has quota of; of a cohort also what those below it bring."""
-    return [key for key, amount in node.subtree.items() if key in node.quotas or amount]
+    return [key for key, amount in vertex.subtree.items() if key in vertex.quotas or amount]
 
 
-def _limits(node: Node) -> dict[str, int]:
-    """Return the most that a node may use of each resource: without a borrowing limit its cohort bounds it."""
-    return for_people({key: node.potential(key) for key in owned(node)})
+def _limits(vertex: Vertex) -> dict[str, int]:
+    """Return the most that a vertex may use of each resource: without a borrowing limit its cohort bounds it."""
+    return for_people({key: vertex.potential(key) for key in owned(vertex)})
 
 
 def _since(condition: dict[str, str], created: str | None) -> dict[str, str]:

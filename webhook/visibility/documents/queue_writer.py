@@ -10,12 +10,12 @@ from webhook.cluster.view import View
 from webhook.core.assignment.fair_sharing import NO_SHARE, Share, share
 from webhook.core.model.policy import LocalQueue, Policy
 from webhook.core.quota.loans import Loans, loans
-from webhook.core.quota.tree import Node, QuotaTree, Usage, for_people
+from webhook.core.quota.tree import QuotaTree, Usage, Vertex, for_people
 from webhook.visibility.documents.queue import (
     Listed,
     Source,
     creation_times,
-    listed_nodes,
+    listed_vertices,
     local_queue_document,
     owned,
     queue_document,
@@ -63,9 +63,9 @@ class QueueWriter:
         self._counts = counts
         usage, borrowing = self._usage(counts)
         for number, listed in enumerate(self._listed, start=1):
-            key, node = Key(QUEUES.plural, listed.namespace, listed.name), listed.node
-            totals = replace(counts.below(node), usage=usage.all_of(node))
-            numbers = _Numbers(totals, borrowing[node], share(usage, node), _free(usage, node))
+            key, vertex = Key(QUEUES.plural, listed.namespace, listed.name), listed.vertex
+            totals = replace(counts.below(vertex), usage=usage.all_of(vertex))
+            numbers = _Numbers(totals, borrowing[vertex], share(usage, vertex), _free(usage, vertex))
             if self._changed(key, numbers):
                 created = self._created.get(listed.source)
                 document = queue_document(listed, totals, numbers.loans, numbers.share, numbers.free, created=created)
@@ -89,17 +89,17 @@ class QueueWriter:
         self._numbers[key] = numbers
         return True
 
-    def _usage(self, counts: Counts) -> tuple[Usage, dict[Node, Loans]]:
-        """Return what is charged to each node, and which queue lends to which."""
+    def _usage(self, counts: Counts) -> tuple[Usage, dict[Vertex, Loans]]:
+        """Return what is charged to each vertex, and which queue lends to which."""
         usage = Usage(self._tree)
-        for node in self._tree.nodes:
-            usage.charge(node, counts.charged(node))
-        return usage, loans((node for node in self._tree.nodes if node.parent is None), usage.all_of)
+        for vertex in self._tree.vertices:
+            usage.charge(vertex, counts.charged(vertex))
+        return usage, loans((vertex for vertex in self._tree.vertices if vertex.parent is None), usage.all_of)
 
     def _take_policy(self, policy: Policy) -> None:
         before = set(self._numbers)
         self._policy, self._numbers, self._tree = policy, {}, QuotaTree(policy)
-        self._listed = listed_nodes(policy, self._tree, self.system_namespace)
+        self._listed = listed_vertices(policy, self._tree, self.system_namespace)
         self._created = creation_times(self.policy_objects())
         present = {Key(QUEUES.plural, listed.namespace, listed.name) for listed in self._listed}
         handles = {Key(QUEUES.plural, local.namespace, local.name): local for local in policy.local_queues.values()}
@@ -108,6 +108,6 @@ class QueueWriter:
             self.cache.drop(key)
 
 
-def _free(usage: Usage, node: Node) -> dict[str, int]:
-    """Return what a node could take now of each resource without anybody being stopped for it."""
-    return for_people({key: max(0, usage.available(node, key)) for key in owned(node)})
+def _free(usage: Usage, vertex: Vertex) -> dict[str, int]:
+    """Return what a vertex could take now of each resource without anybody being stopped for it."""
+    return for_people({key: max(0, usage.available(vertex, key)) for key in owned(vertex)})

@@ -149,7 +149,7 @@ QUEUE: Final = {
 DESCRIPTIONS: Final = {
     "Workload": "Workload is one gang: a job whose pods start together or not at all. It is read from memory; nothing "
     "of it is stored, and it cannot be written.",
-    "Queue": "Queue is a place where gangs wait and the quota they are admitted by: a node of an ElasticQuotaTree, a "
+    "Queue": "Queue is a place where gangs wait and the quota they are admitted by: a quota of an ElasticQuotaTree, a "
     "ClusterQueue, a cohort, a LocalQueue or a Volcano queue. It is read from memory and cannot be written.",
 }
 SCHEMAS: Final = {"Workload": WORKLOAD, "Queue": QUEUE}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.unit.core.leaders import next_leader
-from tests.unit.core.random_worlds import nodes
+from tests.unit.core.random_worlds import vertices
 from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.backfill.timetable import Booking
 from webhook.core.model.gang import Gang
@@ -21,7 +21,7 @@ from webhook.core.model.policy import Cohort, Queue, Strategy
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.quantity import MILLI
 from webhook.core.pending.queueing import EquivalenceClass
-from webhook.core.quota.tree import Node, Usage
+from webhook.core.quota.tree import Usage, Vertex
 from webhook.core.scheduler.plan import Plan
 
 BACKFILL = Strategy.BACKFILL
@@ -56,8 +56,8 @@ class BackfillMachine(RuleBasedStateMachine):
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         alone = [queue("q0", 8, strategy=BACKFILL)]
-        mixed = nodes(preempting=False, strategies=MOSTLY_BACKFILL, starved=False)
-        several = nodes(preempting=False, strategies=(BACKFILL,), queues=(3, 4, 5), starved=False)
+        mixed = vertices(preempting=False, strategies=MOSTLY_BACKFILL, starved=False)
+        several = vertices(preempting=False, strategies=(BACKFILL,), queues=(3, 4, 5), starved=False)
         self.world = World(*data.draw(st.one_of(st.just(alone), mixed, several, crowded(), crowded())))
         self.running: dict[str, Gang] = {}
         self.ends: dict[str, float] = {}
@@ -174,22 +174,24 @@ class BackfillMachine(RuleBasedStateMachine):
         for at in {booking.at_seconds for booking in booked}:
             usage = Usage(allocations.tree)
             for allocation in allocations.by_uid.values():
-                node = allocations.node_of(allocation)
-                if node is not None and self.ends.get(allocation.uid, inf) > at:
-                    usage.add(node, allocation.amounts)
+                vertex = allocations.vertex_of(allocation)
+                if vertex is not None and self.ends.get(allocation.uid, inf) > at:
+                    usage.add(vertex, allocation.amounts)
             for each in booked:
                 if each.at_seconds <= at < each.end_seconds:
-                    assert usage.fits(each.node, each.amounts), f"{each.uid} is booked where there is no room"
-                    usage.add(each.node, each.amounts)
+                    assert usage.fits(each.vertex, each.amounts), f"{each.uid} is booked where there is no room"
+                    usage.add(each.vertex, each.amounts)
 
     def _intervened(self, plan: Plan, before: dict[str, Booking], heads: dict[str, EquivalenceClass], uid: str) -> bool:
         """Return whether the plan lets somebody start who may put off a head, gives the head of another queue that may
         another booking, or has a queue keep what it owns.
         """
         head = heads[uid]
-        for name, (node, amounts) in self.world.engine.state.allocations.promises.items():
+        for name, (vertex, amounts) in self.world.engine.state.allocations.promises.items():
             kept = self.kept_back.get(name, {})
-            if node is not head.queue.node and any(amounts.get(key, 0) > kept.get(key, 0) for key in head.request.keys):
+            if vertex is not head.queue.vertex and any(
+                amounts.get(key, 0) > kept.get(key, 0) for key in head.request.keys
+            ):
                 return True
         moved = [
             heads[other] for other, booking in self.promised.items() if other != uid and booking != before.get(other)
@@ -198,19 +200,21 @@ class BackfillMachine(RuleBasedStateMachine):
         if any(self._goes_before(other, head, usage) for other in moved):
             return True
         for reservation in (*plan.admitted, *plan.grown):
-            other, node = self.known[reservation.uid], usage.tree.queues[reservation.queue or ""]
+            other, vertex = self.known[reservation.uid], usage.tree.queues[reservation.queue or ""]
             charged = held.get(reservation.uid, {})
             extra = {key: amount - charged.get(key, 0) for key, amount in reservation.usage().items()}
             elsewhere, keys = reservation.queue != head.queue.name, {key for key, amount in extra.items() if amount}
             if not charged:
                 # It was booked as an owner first, if its smallest start is owned.
-                usage.add(node, least := {key: min(amount, other.least_pods * MILLI) for key, amount in extra.items()})
-                if other.priority > head.head.priority or (elsewhere and _side_owns(usage, node, head, keys)):
+                usage.add(
+                    vertex, least := {key: min(amount, other.least_pods * MILLI) for key, amount in extra.items()}
+                )
+                if other.priority > head.head.priority or (elsewhere and _side_owns(usage, vertex, head, keys)):
                     return True
-                usage.remove(node, least)
-            usage.add(node, extra)
+                usage.remove(vertex, least)
+            usage.add(vertex, extra)
             held[reservation.uid] = reservation.usage()
-            if elsewhere and _side_owns(usage, node, head, keys):
+            if elsewhere and _side_owns(usage, vertex, head, keys):
                 return True
             if any(self._goes_before(other, head, usage) for other in moved):
                 return True
@@ -218,9 +222,9 @@ class BackfillMachine(RuleBasedStateMachine):
 
     def _goes_before(self, other: EquivalenceClass, head: EquivalenceClass, usage: Usage) -> bool:
         booking = self.promised[other.head.uid]
-        usage.add(booking.node, booking.amounts)
-        owner = _side_owns(usage, booking.node, head, set(booking.amounts))
-        usage.remove(booking.node, booking.amounts)
+        usage.add(booking.vertex, booking.amounts)
+        owner = _side_owns(usage, booking.vertex, head, set(booking.amounts))
+        usage.remove(booking.vertex, booking.amounts)
         return owner or other.head.priority > head.head.priority
 
     def teardown(self) -> None:
@@ -244,11 +248,11 @@ class BackfillMachine(RuleBasedStateMachine):
             assert strict or self.world.engine.potential(left) is not None, f"{left.uid} starves"
 
 
-def _side_owns(usage: Usage, node: Node, head: EquivalenceClass, keys: set[FlavorResource]) -> bool:
-    """Return whether the side of queue ``node``, below the cohort that it shares with the head, owns all it uses."""
-    assert head.queue.node is not None
-    shared, side = set(map(id, head.queue.node.path())), node
-    if side.root is not head.queue.node.root:
+def _side_owns(usage: Usage, vertex: Vertex, head: EquivalenceClass, keys: set[FlavorResource]) -> bool:
+    """Return whether the side of queue ``vertex``, below the cohort that it shares with the head, owns all it uses."""
+    assert head.queue.vertex is not None
+    shared, side = set(map(id, head.queue.vertex.path())), vertex
+    if side.root is not head.queue.vertex.root:
         return False
     while side.parent is not None and id(side.parent) not in shared:
         side = side.parent

@@ -20,7 +20,7 @@ from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.fences import Fences
-from webhook.core.quota.tree import Node, Usage
+from webhook.core.quota.tree import Usage, Vertex
 from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
@@ -61,8 +61,8 @@ class HungerMachine(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
-        self.nodes = data.draw(trees())
-        self.world = World(*self.nodes)
+        self.vertices = data.draw(trees())
+        self.world = World(*self.vertices)
         self.known: dict[str, Gang] = {}
         self.running: dict[str, Reservation] = {}
         self.fenced: dict[str, int] = {}
@@ -119,14 +119,14 @@ class HungerMachine(RuleBasedStateMachine):
 
     def _stop_a_queue(self, data: st.DataObject) -> None:
         chosen = data.draw(st.sampled_from(sorted(self.world.policy.queues)))
-        for index, node in enumerate(self.nodes):
-            if isinstance(node, Queue) and node.name == chosen:
-                stop = StopPolicy.HOLD if node.stop_policy is StopPolicy.NONE else StopPolicy.NONE
-                self.nodes[index] = _stopped(node, stop)
+        for index, vertex in enumerate(self.vertices):
+            if isinstance(vertex, Queue) and vertex.name == chosen:
+                stop = StopPolicy.HOLD if vertex.stop_policy is StopPolicy.NONE else StopPolicy.NONE
+                self.vertices[index] = _stopped(vertex, stop)
         self._tell_policy()
 
     def _tell_policy(self) -> None:
-        self.world.set_policy(*self.nodes)
+        self.world.set_policy(*self.vertices)
         spaces = {name: {"kubernetes.io/metadata.name": name} for name in ("team", *NAMESPACES)}
         self.world.engine.set_policy(self.world.policy, spaces, self.world.now)
 
@@ -190,7 +190,7 @@ class HungerMachine(RuleBasedStateMachine):
         for space in NAMESPACES:
             self.world.fences.drop_fence(space, "hard")
             self.world.engine.wake_namespace(space)
-        self.nodes = [_stopped(n, StopPolicy.NONE) if isinstance(n, Queue) else n for n in self.nodes]
+        self.vertices = [_stopped(n, StopPolicy.NONE) if isinstance(n, Queue) else n for n in self.vertices]
         self._tell_policy()
         self.world.now += 100
         self._cycle()
@@ -209,22 +209,22 @@ class HungerMachine(RuleBasedStateMachine):
     ) -> str | None:
         """Return a starved gang that would not have room because queue ``name`` takes ``taken``."""
         usage, queues = engine.state.allocations.projected.copy(), self.world.policy.queues
-        node = usage.tree.queues[name or ""]
-        owned = [key for key in taken if node.subtree.get(key, 0)]
-        if not queues[node.name].guards_borrowing or (owned and all(_owns_more(usage, node, key) for key in owned)):
+        vertex = usage.tree.queues[name or ""]
+        owned = [key for key in taken if vertex.subtree.get(key, 0)]
+        if not queues[vertex.name].guards_borrowing or (owned and all(_owns_more(usage, vertex, key) for key in owned)):
             return None
         for other in engine.waiting():
             asked = None if other.uid == taker else self._starved(engine, other, fences)
             theirs = usage.tree.queues[other.queue or ""]
-            if asked is None or theirs is node or theirs.root is not node.root:
+            if asked is None or theirs is vertex or theirs.root is not vertex.root:
                 continue
-            mine, side = _sides(node, theirs)
+            mine, side = _sides(vertex, theirs)
             for key in asked.keys() & taken.keys():
                 contested = all(_owns_more(usage, each, key) for each in side)
                 contested = contested and not any(_owns_more(usage, each, key) for each in mine)
-                usage.add(node, taken)
+                usage.add(vertex, taken)
                 refused = usage.binding(theirs, key, asked[key])
-                usage.remove(node, taken)
+                usage.remove(vertex, taken)
                 if contested and refused is not None and refused[0] not in side:
                     return other.uid
         return None
@@ -232,7 +232,7 @@ class HungerMachine(RuleBasedStateMachine):
     def _starved(self, engine: Engine, waiting: Gang, fences: Fences) -> dict[FlavorResource, int] | None:
         """Return what a starved gang asks, or None if it is not starved."""
         allocations, queues = engine.state.allocations, self.world.policy.queues
-        found, node = queues[waiting.queue or ""], allocations.tree.queues[waiting.queue or ""]
+        found, vertex = queues[waiting.queue or ""], allocations.tree.queues[waiting.queue or ""]
         resting = waiting.not_before_seconds > self.world.now or engine.state.is_claiming(waiting.uid)
         if not found.guards_borrowing or found.stop_policy is not StopPolicy.NONE or resting:
             return None
@@ -240,12 +240,12 @@ class HungerMachine(RuleBasedStateMachine):
             return None
         requests = waiting.requests(waiting.least_counts)
         asked = {FlavorResource("default", name): amount for name, amount in requests.items() if amount}
-        owned = [key for key in asked if node.subtree.get(key, 0)]
-        if not owned or not all(_owns_more(allocations.projected, node, key) for key in owned):
+        owned = [key for key in asked if vertex.subtree.get(key, 0)]
+        if not owned or not all(_owns_more(allocations.projected, vertex, key) for key in owned):
             return None
         return (
             asked
-            if all(_cut(allocations.projected, node, key).available(node, key) >= asked[key] for key in asked)
+            if all(_cut(allocations.projected, vertex, key).available(vertex, key) >= asked[key] for key in asked)
             else None
         )
 
@@ -276,19 +276,19 @@ def _usage(reservation: Reservation) -> dict[FlavorResource, int]:
     return {key: amount for key, amount in reservation.usage().items() if amount}
 
 
-def _owns_more(usage: Usage, node: Node, key: FlavorResource) -> bool:
-    return usage.of(node, key) < node.subtree.get(key, 0)
+def _owns_more(usage: Usage, vertex: Vertex, key: FlavorResource) -> bool:
+    return usage.of(vertex, key) < vertex.subtree.get(key, 0)
 
 
-def _sides(one: Node, other: Node) -> tuple[list[Node], list[Node]]:
+def _sides(one: Vertex, other: Vertex) -> tuple[list[Vertex], list[Vertex]]:
     mine, theirs = list(one.path()), list(other.path())
     return [n for n in mine if n not in theirs], [n for n in theirs if n not in mine]
 
 
-def _cut(usage: Usage, node: Node, key: FlavorResource) -> Usage:
-    """Return usage without what each side beside the way up from ``node`` took beyond what it owns."""
+def _cut(usage: Usage, vertex: Vertex, key: FlavorResource) -> Usage:
+    """Return usage without what each side beside the way up from ``vertex`` took beyond what it owns."""
     cut = usage.copy()
-    for child in node.path():
+    for child in vertex.path():
         for other in () if child.parent is None else child.parent.children:
             for leaf in () if other is child else _queues(other):
                 while cut.of(leaf, key) >= MILLI and cut.of(other, key) > other.subtree.get(key, 0):
@@ -296,8 +296,8 @@ def _cut(usage: Usage, node: Node, key: FlavorResource) -> Usage:
     return cut
 
 
-def _queues(node: Node) -> Iterable[Node]:
-    return (each for each in node.below() if each.is_queue)
+def _queues(vertex: Vertex) -> Iterable[Vertex]:
+    return (each for each in vertex.below() if each.is_queue)
 
 
 TestHunger = HungerMachine.TestCase

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.core.random_worlds import gangs, nodes
+from tests.unit.core.random_worlds import gangs, vertices
 from tests.unit.core.worlds import World, cohort, gang, group, policy, queue
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation
@@ -418,7 +418,7 @@ def test_a_copy_goes_its_own_way() -> None:
 @given(st.data())
 @settings(max_examples=60)
 def test_a_group_of_one_job_is_decided_as_if_it_shared_nothing(data: st.DataObject) -> None:
-    drawn = data.draw(nodes())
+    drawn = data.draw(vertices())
     names = [node.name for node in drawn if isinstance(node, Queue)]
     plain, shared = World(*drawn), World(*drawn)
     shared.engine = EnsembleEngine()
@@ -440,7 +440,7 @@ def test_a_group_of_one_job_is_decided_as_if_it_shared_nothing(data: st.DataObje
 @given(st.data())
 @settings(max_examples=100)
 def test_no_plan_starts_stops_or_counts_part_of_an_ensemble(data: st.DataObject) -> None:
-    drawn = data.draw(nodes(draining=True))
+    drawn = data.draw(vertices(draining=True))
     names = [node.name for node in drawn if isinstance(node, Queue)]
     world = Shared(*drawn)
     known: dict[str, Gang] = {}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.unit.core.worlds import cohort, policy, queue
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.loans import Loans, loans, spread
-from webhook.core.quota.tree import Node, QuotaTree, Usage
+from webhook.core.quota.tree import QuotaTree, Usage, Vertex
 
 CPU = FlavorResource("default", "cpu")
 QUEUES = ("a", "b", "c", "d")
@@ -27,7 +27,7 @@ def tree_of(nominal: list[int], keeps: list[int], pots: tuple[int, int] = (0, 0)
     )
 
 
-def loans_of(tree: QuotaTree, used: list[int]) -> dict[Node, Loans]:
+def loans_of(tree: QuotaTree, used: list[int]) -> dict[Vertex, Loans]:
     usage = Usage(tree)
     for name, amount in zip(QUEUES, used, strict=True):
         usage.add(tree.queues[name], {CPU: amount * 1000})
@@ -41,7 +41,7 @@ def test_two_lenders_lend_in_whole_units_by_how_much_they_leave_idle() -> None:
     assert borrower.borrowed == {CPU: 4000}
     assert borrower.lenders == {tree.queues["b"]: {CPU: 4000}}
     found = loans_of(tree_of([0, 4, 3, 1], [0, 0, 0, 0]), [6, 0, 0, 0])
-    named = {node.name: of.lent.get(CPU, 0) for node, of in found.items()}
+    named = {vertex.name: of.lent.get(CPU, 0) for vertex, of in found.items()}
     assert (named["b"], named["c"], named["d"], named["right"]) == (4000, 2000, 0, 2000)
 
 
@@ -49,7 +49,7 @@ def test_what_a_cohort_owns_itself_is_lent_before_what_its_queues_own() -> None:
     tree = tree_of([0, 4, 0, 0], [0, 0, 0, 0], (3, 0))
     found = loans_of(tree, [5, 0, 0, 0])
     lenders = found[tree.queues["a"]].lenders
-    assert {node.name: amounts[CPU] for node, amounts in lenders.items()} == {"left": 3000, "b": 2000}
+    assert {vertex.name: amounts[CPU] for vertex, amounts in lenders.items()} == {"left": 3000, "b": 2000}
 
 
 AMOUNTS = st.lists(st.integers(0, 9), min_size=4, max_size=4)
@@ -65,11 +65,11 @@ def test_all_that_is_borrowed_is_lent_by_somebody_and_nobody_lends_what_it_uses_
         usage.add(tree.queues[name], {CPU: amount * 1000})
     found = loans([tree.cohorts["top"]], usage.all_of)
     fits = usage.of(tree.cohorts["top"], CPU) <= tree.cohorts["top"].subtree.get(CPU, 0)
-    for node, loan in found.items():
-        own, private = node.subtree.get(CPU, 0), node.local.get(CPU, 0)
-        if node.parent is not None:
-            assert loan.borrowed.get(CPU, 0) == max(0, usage.of(node, CPU) - own)
-            assert 0 <= loan.lent.get(CPU, 0) <= max(0, own - max(usage.of(node, CPU), private))
+    for vertex, loan in found.items():
+        own, private = vertex.subtree.get(CPU, 0), vertex.local.get(CPU, 0)
+        if vertex.parent is not None:
+            assert loan.borrowed.get(CPU, 0) == max(0, usage.of(vertex, CPU) - own)
+            assert 0 <= loan.lent.get(CPU, 0) <= max(0, own - max(usage.of(vertex, CPU), private))
             had = sum(amounts[CPU] for amounts in loan.lenders.values())
             assert had == loan.borrowed.get(CPU, 0) or not fits
     for parent in tree.cohorts.values() if fits else ():

@@ -1,4 +1,4 @@
-"""The arithmetic of the quota tree, node by node."""
+"""The arithmetic of the quota tree, vertex by vertex."""
 
 from fractions import Fraction
 
@@ -106,7 +106,7 @@ def test_removing_everything_leaves_nothing(changes: list[tuple[str, int]]) -> N
         usage.add(tree.queues[name], {CPU: amount})
     for name, amount in changes:
         usage.remove(tree.queues[name], {CPU: amount})
-    assert all(not any(usage.all_of(node).values()) for node in tree.nodes)
+    assert all(not any(usage.all_of(vertex).values()) for vertex in tree.vertices)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9000)), max_size=9), st.integers(1, 20000))
@@ -117,15 +117,15 @@ def test_a_node_refuses_what_does_not_fit_and_nothing_else(held: list[tuple[str,
     usage = Usage(tree)
     for name, taken in held:
         usage.add(tree.queues[name], {CPU: taken})
-    for node in tree.queues.values():
-        assert (usage.binding(node, CPU, amount) is None) == usage.fits(node, {CPU: amount})
+    for vertex in tree.queues.values():
+        assert (usage.binding(vertex, CPU, amount) is None) == usage.fits(vertex, {CPU: amount})
 
 
 def test_a_policy_told_in_another_order_makes_the_same_tree() -> None:
-    nodes = [queue(name, 1, cohort=parent) for name, parent in (("b", "y"), ("a", "y"), ("d", "x"), ("c", "x"))]
+    vertices = [queue(name, 1, cohort=parent) for name, parent in (("b", "y"), ("a", "y"), ("d", "x"), ("c", "x"))]
     cohorts = [cohort("y", "root"), cohort("x", "root"), cohort("root")]
-    before = QuotaTree(policy(*nodes, *cohorts))
-    after = QuotaTree(policy(*reversed(nodes), *reversed(cohorts)), before)
+    before = QuotaTree(policy(*vertices, *cohorts))
+    after = QuotaTree(policy(*reversed(vertices), *reversed(cohorts)), before)
     assert all(after.queues[name] is before.queues[name] for name in "abcd"), "no gang is decided about again"
     assert [child.name for child in before.cohorts["root"].children] == ["x", "y"]
     assert [child.name for child in before.cohorts["x"].children] == ["c", "d"]

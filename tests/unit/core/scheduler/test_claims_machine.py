@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.unit.core.leaders import next_leader
-from tests.unit.core.random_worlds import gangs, nodes
+from tests.unit.core.random_worlds import gangs, vertices
 from tests.unit.core.worlds import World, cohort, gang, queue
 from webhook.core.ledger.record import Claim, Reservation
 from webhook.core.model.gang import Gang
@@ -57,9 +57,9 @@ class ClaimsMachine(RuleBasedStateMachine):
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         self.small = data.draw(st.sampled_from([True, True, False]))
-        drawn = data.draw(crowded() if self.small else nodes(strategies=STRATEGIES))
+        drawn = data.draw(crowded() if self.small else vertices(strategies=STRATEGIES))
         self.world = World(*drawn, settings=self.engine_settings)
-        self.queues = [node.name for node in drawn if isinstance(node, Queue)]
+        self.queues = [vertex.name for vertex in drawn if isinstance(vertex, Queue)]
         self.known: dict[str, Gang] = {}
         self.unread: set[str] = set()
         """Gangs that wait and that the present leader does not know yet."""
@@ -134,8 +134,8 @@ class ClaimsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def the_policy_changes(self, data: st.DataObject) -> None:
         if data.draw(st.sampled_from([False, False, True])):
-            drawn = data.draw(nodes(strategies=STRATEGIES, queues=(3, 4, 5)))
-            if {node.name for node in drawn} >= set(self.queues):
+            drawn = data.draw(vertices(strategies=STRATEGIES, queues=(3, 4, 5)))
+            if {vertex.name for vertex in drawn} >= set(self.queues):
                 self.world.set_policy(*drawn)
                 self.excused |= self.claims.keys()
         self.world.now += 1
@@ -192,13 +192,13 @@ class ClaimsMachine(RuleBasedStateMachine):
             assert self._going(claim), f"{uid} waits for nobody"
 
     def _nobody_takes_the_room(self, before: Usage, after: Usage) -> None:
-        """With what everybody holds and claims once those being stopped are gone, no node is beyond what it may use."""
-        for node in after.tree.nodes:
-            for key, taken in after.all_of(node).items():
-                limit = node.borrowing.get(key)
-                most = node.subtree.get(key, 0) + (limit or 0)
-                if node.parent is None or limit is not None:
-                    assert taken <= max(most, before.of(node, key)), f"{node}: {key} is given away twice"
+        """With what everybody holds and claims once those being stopped are gone, no vertex is beyond its limits."""
+        for vertex in after.tree.vertices:
+            for key, taken in after.all_of(vertex).items():
+                limit = vertex.borrowing.get(key)
+                most = vertex.subtree.get(key, 0) + (limit or 0)
+                if vertex.parent is None or limit is not None:
+                    assert taken <= max(most, before.of(vertex, key)), f"{vertex}: {key} is given away twice"
 
     def _nothing_is_kept_but_for_claims_and_heads(self, claims: dict[str, Claim]) -> None:
         state = self.world.engine.state
@@ -213,9 +213,9 @@ class ClaimsMachine(RuleBasedStateMachine):
         usage = Usage(self.world.engine.state.allocations.tree)
         planned = [claim.planned for claim in claims.values()]
         for entry in (*(entry for entry in self.admitted.values() if entry.stopping is None), *planned):
-            node = usage.tree.queues.get(entry.queue or "")
-            if node is not None:
-                usage.add(node, entry.usage())
+            vertex = usage.tree.queues.get(entry.queue or "")
+            if vertex is not None:
+                usage.add(vertex, entry.usage())
         return usage
 
 

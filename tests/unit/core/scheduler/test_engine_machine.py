@@ -13,7 +13,7 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.unit.core.random_worlds import gangs, nodes
+from tests.unit.core.random_worlds import gangs, vertices
 from tests.unit.core.worlds import policy
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation
@@ -24,7 +24,7 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.fence import Fence
 from webhook.core.quota.fences import Fences
-from webhook.core.quota.tree import Node, QuotaTree, Usage
+from webhook.core.quota.tree import QuotaTree, Usage, Vertex
 from webhook.core.reasons.wake_keys import QueueHead
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
@@ -60,9 +60,9 @@ class EngineMachine(RuleBasedStateMachine):
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
-        self.nodes = data.draw(nodes(strategies=tuple(Strategy)))
-        self.names = [node.name for node in self.nodes if isinstance(node, Queue)]
-        self.policy = policy(*self.nodes)
+        self.vertices = data.draw(vertices(strategies=tuple(Strategy)))
+        self.names = [vertex.name for vertex in self.vertices if isinstance(vertex, Queue)]
+        self.policy = policy(*self.vertices)
         self.engines = [Engine(self.engine_settings), Engine(self.engine_settings)]
         self.fences = [Fences(), Fences()]
         self.now = 0.0
@@ -198,15 +198,18 @@ class EngineMachine(RuleBasedStateMachine):
 
     def change_the_policy(self, data: st.DataObject) -> None:
         """Another policy for the same queues: quota may fall below its usage, claims may lose their ground."""
-        drawn = data.draw(nodes(strategies=tuple(Strategy), draining=True))
-        known = {node.name: node for node in drawn}
-        self.nodes = [*drawn, *(node for node in self.nodes if isinstance(node, Queue) and node.name not in known)]
-        cohorts = {node.name for node in self.nodes if not isinstance(node, Queue)}
-        self.nodes = [
-            replace(node, cohort=None) if isinstance(node, Queue) and node.cohort not in cohorts else node
-            for node in self.nodes
+        drawn = data.draw(vertices(strategies=tuple(Strategy), draining=True))
+        known = {vertex.name: vertex for vertex in drawn}
+        self.vertices = [
+            *drawn,
+            *(vertex for vertex in self.vertices if isinstance(vertex, Queue) and vertex.name not in known),
         ]
-        self.policy = policy(*self.nodes)
+        cohorts = {vertex.name for vertex in self.vertices if not isinstance(vertex, Queue)}
+        self.vertices = [
+            replace(vertex, cohort=None) if isinstance(vertex, Queue) and vertex.cohort not in cohorts else vertex
+            for vertex in self.vertices
+        ]
+        self.policy = policy(*self.vertices)
         self._tell_policy()
 
     def tick(self, data: st.DataObject) -> None:
@@ -297,12 +300,12 @@ class EngineMachine(RuleBasedStateMachine):
         assert decided(steps) == decided(plan)
 
     def _no_node_is_oversubscribed(self, before: Usage) -> None:
-        """Beyond its quota, limits of borrowing and lending included, a node is only where the policy changed."""
+        """Beyond its quota, limits of borrowing and lending included, a vertex is only where the policy changed."""
         after = self._usage()
-        for node in after.tree.nodes:
-            for key, taken in after.all_of(node).items():
-                if taken > _most(node, key):
-                    assert taken <= before.of(node, key), f"{node} took {key} beyond its limit"
+        for vertex in after.tree.vertices:
+            for key, taken in after.all_of(vertex).items():
+                if taken > _most(vertex, key):
+                    assert taken <= before.of(vertex, key), f"{vertex} took {key} beyond its limit"
 
     def _no_fence_is_oversubscribed(self, before: int) -> None:
         if self.hard is not None:
@@ -314,9 +317,9 @@ class EngineMachine(RuleBasedStateMachine):
             assert {gang.uid for gang in engine.waiting()} == self.waiting.keys()
             assert engine.state.allocations.by_uid.keys() == self.admitted.keys()
             usage = self._usage()
-            for node in usage.tree.nodes:
-                told = {key: amount for key, amount in engine.usage(node.name).items() if amount}
-                assert told == {key: amount for key, amount in usage.all_of(node).items() if amount}
+            for vertex in usage.tree.vertices:
+                told = {key: amount for key, amount in engine.usage(vertex.name).items() if amount}
+                assert told == {key: amount for key, amount in usage.all_of(vertex).items() if amount}
         for uid, gang in self.waiting.items():
             assert self.engines[0].reason(uid) is not None, f"{gang.uid} waits without a reason"
 
@@ -329,9 +332,9 @@ class EngineMachine(RuleBasedStateMachine):
         stopped |= {uid for uid, entry in self.admitted.items() if entry.stopping is not None}
         rest = Usage(self.tree)
         for uid, reservation in self.admitted.items():
-            node = rest.tree.queues.get(reservation.queue or "")
-            if uid not in stopped and node is not None:
-                rest.add(node, reservation.usage(self.reclaimed.get(uid)))
+            vertex = rest.tree.queues.get(reservation.queue or "")
+            if uid not in stopped and vertex is not None:
+                rest.add(vertex, reservation.usage(self.reclaimed.get(uid)))
         for owner, amounts in self.engines[0].state.allocations.promises.values():
             rest.add(rest.tree.queues[owner.name], amounts)
         inside = {self.admitted[p.uid].queue for p in plan.preempted if p.reason == "InClusterQueue"}
@@ -344,20 +347,20 @@ class EngineMachine(RuleBasedStateMachine):
             self._some_victim_was_borrowed(rest, victim.queue, mine or "", stopped)
 
     def _some_victim_was_borrowed(self, rest: Usage, queue: str, preemptor: str, stopped: set[str]) -> None:
-        node, other = rest.tree.queues[queue], rest.tree.queues[preemptor]
+        vertex, other = rest.tree.queues[queue], rest.tree.queues[preemptor]
         shared = set(map(id, other.path()))
-        below = [each for each in node.path() if id(each) not in shared]
+        below = [each for each in vertex.path() if id(each) not in shared]
         if self.engine_settings.fair_sharing:
             # As in Kueue, a cohort counts as borrowing there when it borrows anything at all.
-            below = [node]
+            below = [vertex]
         for uid in sorted(stopped):
             entry = self.admitted[uid]
             if entry.queue != queue:
                 continue
             amounts = entry.usage(self.reclaimed.get(uid))
-            rest.add(node, amounts)
+            rest.add(vertex, amounts)
             borrowed = all(any(rest.of(n, key) > n.subtree.get(key, 0) for key in amounts) for n in below)
-            rest.remove(node, amounts)
+            rest.remove(vertex, amounts)
             if borrowed:
                 return
         raise AssertionError(f"queue {queue} was reclaimed from below what it owns")
@@ -396,9 +399,9 @@ class EngineMachine(RuleBasedStateMachine):
     def _usage(self) -> Usage:
         usage = Usage(self.tree)
         for uid, reservation in self.admitted.items():
-            node = usage.tree.queues.get(reservation.queue or "")
-            if node is not None:
-                usage.add(node, reservation.usage(self.reclaimed.get(uid)))
+            vertex = usage.tree.queues.get(reservation.queue or "")
+            if vertex is not None:
+                usage.add(vertex, reservation.usage(self.reclaimed.get(uid)))
         return usage
 
     def _fences(self) -> Fences:
@@ -422,14 +425,14 @@ class EngineMachine(RuleBasedStateMachine):
         return use
 
 
-def _most(node: Node, key: Any) -> int:
-    """Return the most that a node may use: what it owns, and what it may borrow."""
-    quota = node.quotas.get(key)
-    if node.parent is None:
-        return node.subtree.get(key, 0)
+def _most(vertex: Vertex, key: Any) -> int:
+    """Return the most that a vertex may use: what it owns, and what it may borrow."""
+    quota = vertex.quotas.get(key)
+    if vertex.parent is None:
+        return vertex.subtree.get(key, 0)
     if quota is None or quota.borrowing_limit is None:
         return 10**9
-    return node.subtree.get(key, 0) + quota.borrowing_limit
+    return vertex.subtree.get(key, 0) + quota.borrowing_limit
 
 
 def _place(gang: Gang) -> tuple[int, float, str]:

@@ -82,7 +82,9 @@ def test_nobody_waits_who_could_start_whatever_became_free(rules: EngineSettings
 def in_turn(run: Run) -> list[EquivalenceClass]:
     """Return the classes of which nobody else's turn comes first."""
     queues = [
-        queue for queue in run.world.engine.state.pending.queues.values() if queue.node is not None and not queue.closed
+        queue
+        for queue in run.world.engine.state.pending.queues.values()
+        if queue.vertex is not None and not queue.closed
     ]
     eclasses = [
         (queue, eclass)
@@ -220,10 +222,10 @@ def test_nobody_is_stopped_in_a_queue_that_uses_no_more_than_it_owns_but_by_its_
         allocations = run.world.engine.state.allocations
         for preempted in plan.preempted:
             victim = allocations.by_uid[preempted.uid]
-            node = allocations.node_of(victim)
-            assert node is not None
-            if run.known[preempted.by].queue != node.name:
-                assert any(allocations.usage.of(node, key) > node.nominal(key) for key in victim.amounts)
+            vertex = allocations.vertex_of(victim)
+            assert vertex is not None
+            if run.known[preempted.by].queue != vertex.name:
+                assert any(allocations.usage.of(vertex, key) > vertex.nominal(key) for key in victim.amounts)
         run.stop_preempted(plan)
 
 
