@@ -21,7 +21,7 @@ from manifests.cel import Family
 from webhook.core.notation import names
 from webhook.dialects import config_map
 from webhook.fleet.credentials.account import ACCOUNT as HUB_ACCOUNT
-from webhook.jobs.compute_class import policy as compute_class_policy
+from webhook.jobs.compute_class import catalog as compute_class_catalog
 from webhook.jobs.kinds.kind import JobKind
 from webhook.server.pods.changes import BARE_LABELS
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER
@@ -396,7 +396,7 @@ def pod_entries() -> list[dict[str, Any]]:
             namespaceSelector=selector(labelled(names.FENCED_NAMESPACE, "DoesNotExist")),
             objectSelector={
                 "matchExpressions": [
-                    labelled(compute_class_policy.shipped().labels.compute_class),
+                    labelled(compute_class_catalog.shipped().labels.compute_class),
                     labelled(names.GANG_LABEL, "DoesNotExist"),
                 ]
             },

@@ -36,7 +36,7 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.notation import names
 from webhook.core.scheduler.engine import Engine
 from webhook.fleet.hub import Hub
-from webhook.jobs.compute_class import policy as compute_class_policy
+from webhook.jobs.compute_class import catalog as compute_class_catalog
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import of_hub, with_custom
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -245,7 +245,7 @@ def webhook(
         potential=listener.engine.potential,
         policy_objects=feeds.policy_objects_beside,
         forwarder=passing_on,
-        classes=None if config.compute_classes is None else compute_class_policy.load(config.compute_classes),
+        classes=None if config.compute_classes is None else compute_class_catalog.load(config.compute_classes),
         pods_heard_seconds=lambda: feeds.informers["pods"].heard_seconds,
         clock=clock,
         **({} if beside is None else {"beside": beside(), "counting": beside()}),

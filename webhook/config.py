@@ -153,7 +153,7 @@ class Config(Section):
     admission_fair_sharing: AdmissionFairSharing | None = Field(default=None, alias="admissionFairSharing")
     """None: queues that ask for it order by priority and time alone."""
     compute_classes: Path | None = None
-    """Policy table for compute classes; None: the shipped one."""
+    """Catalog of compute classes; None: the shipped one."""
     exempt_namespaces: tuple[str, ...] = ("kube-system", "kube-public", "kube-node-lease")
     node_fit: NodeFit = Field(default=NodeFit.ENFORCE, alias="nodeFit")
     """For flavors without the annotation that says it, and for gangs without a queue."""

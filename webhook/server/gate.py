@@ -21,7 +21,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.reasons.reasons import Reason
 from webhook.dialects.compiler import PolicyCompiler
 from webhook.errors import RequestError
-from webhook.jobs.compute_class.policy import ComputeClassPolicy
+from webhook.jobs.compute_class.catalog import ComputeClassCatalog
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext
@@ -82,7 +82,7 @@ class Gate:
         potential: Callable[[Gang], Reason | None] = lambda gang: None,
         policy_objects: PolicyObjects = lambda plural: (),
         forwarder: Forwarder | None = None,
-        classes: ComputeClassPolicy | None = None,
+        classes: ComputeClassCatalog | None = None,
         pods_heard_seconds: Callable[[], float] = lambda: inf,
         beside: Beside = _at_once,
         counting: Beside = _at_once,

@@ -13,7 +13,7 @@ from webhook.core.notation import quantity
 from webhook.core.notation.amounts import maximum
 from webhook.core.notation.problem import Problem, Unreadable
 from webhook.core.notation.quantity import MILLI
-from webhook.jobs.compute_class.policy import ComputeClass, ComputeClassPolicy, Mode, Rule, Shapes
+from webhook.jobs.compute_class.catalog import ComputeClass, ComputeClassCatalog, Mode, Rule, Shapes
 from webhook.jobs.pricing.pod_requests import price
 from webhook.untyped import paths
 
@@ -63,19 +63,19 @@ class _Pod:
 
 
 def check(
-    pod_templates: Sequence[tuple[str, Mapping[str, Any]]], policy: ComputeClassPolicy, has_pod_group: bool
+    pod_templates: Sequence[tuple[str, Mapping[str, Any]]], catalog: ComputeClassCatalog, has_pod_group: bool
 ) -> list[Finding]:
     """Return the broken rules of one gang (or of one pod).
 
     ``pod_templates`` are (dotted path in the object, template with ``metadata`` and ``spec``); ``has_pod_group`` says
     whether the gang joins a PodGroup. Rules that are off are left out. An empty result means that all hold.
     """
-    pods = [_pod(path, template, policy) for path, template in pod_templates]
+    pods = [_pod(path, template, catalog) for path, template in pod_templates]
     if not any(pod.stated for pod in pods):
         return []
-    breaches = [breach for pod in pods if pod.stated for breach in _check_pod(pod, policy)]
-    breaches += _check_gang(pods, policy, has_pod_group)
-    return [_finding(breach, mode) for breach in breaches if (mode := policy.mode(breach.rule)) is not Mode.OFF]
+    breaches = [breach for pod in pods if pod.stated for breach in _check_pod(pod, catalog)]
+    breaches += _check_gang(pods, catalog, has_pod_group)
+    return [_finding(breach, mode) for breach in breaches if (mode := catalog.mode(breach.rule)) is not Mode.OFF]
 
 
 def _finding(breach: _Breach, mode: Mode) -> Finding:
@@ -84,81 +84,81 @@ def _finding(breach: _Breach, mode: Mode) -> Finding:
     return Finding(breach.rule, mode, problem, changes)
 
 
-def _pod(path: str, template: Mapping[str, Any], policy: ComputeClassPolicy) -> _Pod:
+def _pod(path: str, template: Mapping[str, Any], catalog: ComputeClassCatalog) -> _Pod:
     labels = paths.find_mapping(template, ("metadata", "labels"))
-    name = labels.get(policy.labels.compute_class)
+    name = labels.get(catalog.labels.compute_class)
     stated = name is not None
-    name = str(name) if stated else policy.default
+    name = str(name) if stated else catalog.default
     annotations = paths.find_mapping(template, ("metadata", "annotations"))
     spec = paths.find_mapping(template, ("spec",))
-    return _Pod(path, labels, annotations, spec, name, policy.classes.get(name), stated)
+    return _Pod(path, labels, annotations, spec, name, catalog.classes.get(name), stated)
 
 
-def _check_pod(pod: _Pod, policy: ComputeClassPolicy) -> Iterator[_Breach]:
-    place = pod.at("metadata", "labels", policy.labels.compute_class)
+def _check_pod(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+    place = pod.at("metadata", "labels", catalog.labels.compute_class)
     if pod.compute_class is None:
-        fix = f"write one of {', '.join(policy.classes)}"
+        fix = f"write one of {', '.join(catalog.classes)}"
         yield _Breach(Rule.KNOWN_CLASS, place, pod.name, "is not a compute class", fix)
         return
-    yield from _check_qos(pod, pod.compute_class, policy)
+    yield from _check_qos(pod, pod.compute_class, catalog)
     if pod.compute_class.gpu:
-        yield from _check_model(pod, policy)
-        yield from _check_annotations(pod, policy)
+        yield from _check_model(pod, catalog)
+        yield from _check_annotations(pod, catalog)
     for field_name in _HOST_FIELDS:
         if pod.spec.get(field_name) is True:
             where, message = pod.at("spec", field_name), "the platform sets it to false"
             yield _Breach(Rule.HOST_NAMESPACES, where, "true", message, "leave it out")
-    yield from _check_size(pod, pod.compute_class, policy)
+    yield from _check_size(pod, pod.compute_class, catalog)
 
 
-def _check_qos(pod: _Pod, compute_class: ComputeClass, policy: ComputeClassPolicy) -> Iterator[_Breach]:
-    qos = pod.labels.get(policy.labels.qos)
+def _check_qos(pod: _Pod, compute_class: ComputeClass, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+    qos = pod.labels.get(catalog.labels.qos)
     if qos is None:
         return
-    place = pod.at("metadata", "labels", policy.labels.qos)
-    if qos not in policy.qos:
-        fix = f"write one of {', '.join(policy.qos)}"
+    place = pod.at("metadata", "labels", catalog.labels.qos)
+    if qos not in catalog.qos:
+        fix = f"write one of {', '.join(catalog.qos)}"
         yield _Breach(Rule.KNOWN_QOS, place, str(qos), "is not a compute QoS", fix)
     elif qos not in compute_class.qos:
         message, fix = f"class {pod.name} does not offer it", f"write one of {', '.join(compute_class.qos)}"
         yield _Breach(Rule.CLASS_QOS, place, str(qos), message, fix)
 
 
-def _check_model(pod: _Pod, policy: ComputeClassPolicy) -> Iterator[_Breach]:
-    model = _model(pod, policy)
-    place = pod.at("metadata", "labels", policy.labels.model)
+def _check_model(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+    model = _model(pod, catalog)
+    place = pod.at("metadata", "labels", catalog.labels.model)
     if model is None:
-        fix = f"name a GPU model there or in spec.nodeSelector, for example {next(iter(policy.models), 'a series')}"
+        fix = f"name a GPU model there or in spec.nodeSelector, for example {next(iter(catalog.models), 'a series')}"
         yield _Breach(Rule.GPU_MODEL, place, "absent", f"class {pod.name} needs a GPU model", fix)
-    elif pod.compute_class is not None and pod.compute_class.tables and model not in policy.models:
-        fix = f"write one of {', '.join(policy.models)}, or add the model to the policy"
-        yield _Breach(Rule.KNOWN_MODEL, place, model, f"no table of policy {policy.version} has it", fix)
+    elif pod.compute_class is not None and pod.compute_class.tables and model not in catalog.models:
+        fix = f"write one of {', '.join(catalog.models)}, or add the model to the catalog"
+        yield _Breach(Rule.KNOWN_MODEL, place, model, f"no table of catalog {catalog.version} has it", fix)
 
 
-def _check_annotations(pod: _Pod, policy: ComputeClassPolicy) -> Iterator[_Breach]:
-    for name in policy.cpu_only_annotations:
+def _check_annotations(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+    for name in catalog.cpu_only_annotations:
         if name in pod.annotations:
             where, message = pod.at("metadata", "annotations", name), f"class {pod.name} does not take it"
             yield _Breach(Rule.CPU_ANNOTATION, where, str(pod.annotations[name]), message, "leave it out")
 
 
-def _check_size(pod: _Pod, compute_class: ComputeClass, policy: ComputeClassPolicy) -> Iterator[_Breach]:
+def _check_size(pod: _Pod, compute_class: ComputeClass, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
     try:
         cost = price(pod.spec)
     except Unreadable:
         return  # Refused as a gang, with its own message.
     size = maximum(cost.requests, cost.limits)
-    cards = sum(size.get(name, 0) for name in policy.gpu_resources)
+    cards = sum(size.get(name, 0) for name in catalog.gpu_resources)
     place = pod.at("spec", "containers")
     if not compute_class.gpu:
         if cards:
-            message, fix = f"class {pod.name} has no GPUs", f"write a GPU class in {policy.labels.compute_class}"
+            message, fix = f"class {pod.name} has no GPUs", f"write a GPU class in {catalog.labels.compute_class}"
             yield _Breach(Rule.GPU_IN_CPU_CLASS, place, f"{quantity.render(cards)} GPUs", message, fix)
     else:
         yield from _check_guaranteed(pod)
     shapes = compute_class.shapes
     if compute_class.gpu and cards:
-        tables = policy.models.get(_model(pod, policy) or "", {}) if compute_class.tables else {}
+        tables = catalog.models.get(_model(pod, catalog) or "", {}) if compute_class.tables else {}
         counts = tuple(tables) or compute_class.gpu_counts
         if counts and cards not in [count * MILLI for count in counts]:
             message = f"class {pod.name} offers no such number of GPUs a pod"
@@ -224,9 +224,9 @@ def _differs(left: object, right: object) -> bool:
     return quantity.parse(left) != quantity.parse(right)
 
 
-def _check_gang(pods: Sequence[_Pod], policy: ComputeClassPolicy, has_pod_group: bool) -> Iterator[_Breach]:
+def _check_gang(pods: Sequence[_Pod], catalog: ComputeClassCatalog, has_pod_group: bool) -> Iterator[_Breach]:
     classes = sorted({pod.name for pod in pods})
-    place = pods[0].at("metadata", "labels", policy.labels.compute_class)
+    place = pods[0].at("metadata", "labels", catalog.labels.compute_class)
     if len(classes) > 1:
         message, fix = "one gang mixes compute classes", "write the same class on every pod template"
         yield _Breach(Rule.ONE_CLASS, place, ", ".join(classes), message, fix)
@@ -237,15 +237,15 @@ def _check_gang(pods: Sequence[_Pod], policy: ComputeClassPolicy, has_pod_group:
         message, fix = "pods of one PodGroup have different priorities", "write one priorityClassName"
         where = pods[0].at("spec", "priorityClassName")
         yield _Breach(Rule.ONE_PRIORITY, where, ", ".join(map(repr, priorities)), message, fix)
-    fit = [name for name, compute_class in policy.classes.items() if compute_class.pod_group]
+    fit = [name for name, compute_class in catalog.classes.items() if compute_class.pod_group]
     for name in classes:
-        compute_class = policy.classes.get(name)
+        compute_class = catalog.classes.get(name)
         if compute_class is not None and not compute_class.pod_group:
             message, fix = "this class does not schedule PodGroups", f"write one of {', '.join(fit)}"
             yield _Breach(Rule.POD_GROUP_CLASS, place, name, message, fix)
 
 
-def _model(pod: _Pod, policy: ComputeClassPolicy) -> str | None:
-    key = policy.labels.model
+def _model(pod: _Pod, catalog: ComputeClassCatalog) -> str | None:
+    key = catalog.labels.model
     model = pod.labels.get(key) or paths.find(pod.spec, ("nodeSelector", key))
     return str(model) if model else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from webhook.cluster.view import View
 from webhook.core.notation import names
-from webhook.jobs.compute_class.policy import ComputeClassPolicy
+from webhook.jobs.compute_class.catalog import ComputeClassCatalog
 from webhook.server.pods.tally import Tally
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.bounds import UID_CHARS_MAX
@@ -23,7 +23,7 @@ class PodRules:
     settings: GateSettings
     creators: Creators
     tally: Tally
-    classes: ComputeClassPolicy
+    classes: ComputeClassCatalog
     unix_now: Callable[[], float]
 
 

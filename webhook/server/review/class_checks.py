@@ -1,6 +1,6 @@
 """Compute-class rules at the door.
 
-What the policy file denies is refused, what it warns about is said, what it mutates is corrected in the mutating phase.
+What the catalog denies is refused, what it warns about is said, what it mutates is corrected in the mutating phase.
 Objects without the compute-class label are not looked at.
 """
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from webhook.jobs.compute_class import policy as compute_class_policy
-from webhook.jobs.compute_class.policy import ComputeClassPolicy, Mode
+from webhook.jobs.compute_class import catalog as compute_class_catalog
+from webhook.jobs.compute_class.catalog import ComputeClassCatalog, Mode
 from webhook.jobs.compute_class.rules import Finding, check
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.sites import PodSetSite
@@ -21,9 +21,9 @@ from webhook.untyped import editing, paths
 
 
 @cache
-def shipped() -> ComputeClassPolicy:
-    """Return the policy that comes with the package, parsed once."""
-    return compute_class_policy.shipped()
+def shipped() -> ComputeClassCatalog:
+    """Return the catalog that comes with the package, parsed once."""
+    return compute_class_catalog.shipped()
 
 
 def judged(findings: list[Finding]) -> tuple[Answer | None, tuple[str, ...]]:
@@ -35,35 +35,35 @@ def judged(findings: list[Finding]) -> tuple[Answer | None, tuple[str, ...]]:
 
 def check_job(rules: JobRules, asking: GangReading) -> tuple[Answer | None, tuple[str, ...]]:
     """Return what the rules say about a job's gang: a refusal or None, and warnings."""
-    policy = rules.classes
-    key, sites = policy.labels.compute_class, asking.sites
+    catalog = rules.classes
+    key, sites = catalog.labels.compute_class, asking.sites
     if not any(key in site.labels for site in sites) and key not in (asking.gang.labels if asking.gang else ()):
         return None, ()
     in_group = any(pod_group_of(site.pod_labels) is not None for site in sites)
-    return judged(check([_template(site) for site in sites], policy, in_group))
+    return judged(check([_template(site) for site in sites], catalog, in_group))
 
 
-def check_pod(pod: Mapping[str, Any], policy: ComputeClassPolicy) -> tuple[Answer | None, tuple[str, ...]]:
+def check_pod(pod: Mapping[str, Any], catalog: ComputeClassCatalog) -> tuple[Answer | None, tuple[str, ...]]:
     """Return what the rules say about one pod."""
     labels = paths.find_mapping(pod, ("metadata", "labels"))
-    if policy.labels.compute_class not in labels:
+    if catalog.labels.compute_class not in labels:
         return None, ()
-    return judged(check([("", pod)], policy, pod_group_of(labels) is not None))
+    return judged(check([("", pod)], catalog, pod_group_of(labels) is not None))
 
 
-def corrects(policy: ComputeClassPolicy) -> bool:
+def corrects(catalog: ComputeClassCatalog) -> bool:
     """Return whether any rule is in mode ``mutate``."""
-    return Mode.MUTATE in policy.rules.values()
+    return Mode.MUTATE in catalog.rules.values()
 
 
 def corrected(rules: JobRules, kind: JobKind, obj: Any) -> Any:
     """Return ``obj`` with what the rules in mode ``mutate`` correct."""
-    policy = rules.classes
-    key = policy.labels.compute_class
+    catalog = rules.classes
+    key = catalog.labels.compute_class
     for site in readable_sites(kind, obj, rules.context()):
         if key not in site.pod_labels or site.template_path is None:
             continue
-        for finding in check([_template(site)], policy, False):
+        for finding in check([_template(site)], catalog, False):
             for pointer, value in finding.changes.items():
                 obj = _put(obj, (*site.template_path, *_keys(pointer)), value)
     return obj

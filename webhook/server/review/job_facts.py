@@ -9,7 +9,7 @@ from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.core.reasons.reasons import Reason
-from webhook.jobs.compute_class.policy import ComputeClassPolicy
+from webhook.jobs.compute_class.catalog import ComputeClassCatalog
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.gating import GateRule, gated_by, is_child, owner_of, readable_sites, record_gated_by
@@ -40,7 +40,7 @@ class JobRules:
     by_resource: Mapping[tuple[str, str], JobKind]
     context: Callable[[], ReadContext]
     potential: Potential
-    classes: ComputeClassPolicy
+    classes: ComputeClassCatalog
 
 
 def malformed(request: ReviewRequest, kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:

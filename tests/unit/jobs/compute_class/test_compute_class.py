@@ -1,4 +1,4 @@
-"""Compute-class rules and the policy file they come from."""
+"""Compute-class rules and the catalog they come from."""
 
 from importlib import resources
 
@@ -10,26 +10,28 @@ from hypothesis import strategies as st
 from tests.unit.jobs.objects_of_kinds import load
 from webhook.core.notation import names
 from webhook.errors import PolicyError
-from webhook.jobs.compute_class import policy as compute_class_policy
-from webhook.jobs.compute_class.policy import Mode, Rule, parse, shipped
+from webhook.jobs.compute_class import catalog as compute_class_catalog
+from webhook.jobs.compute_class.catalog import Mode, Rule, parse, shipped
 from webhook.jobs.compute_class.rules import check
 from webhook.jobs.kinds.registry import KINDS
 
-POLICY = shipped()
-MUTATING = POLICY.model_copy(update={"rules": {**POLICY.rules, Rule.SHAPE: Mode.MUTATE, Rule.GUARANTEED: Mode.MUTATE}})
-SERIES = POLICY.labels.model
+CATALOG = shipped()
+MUTATING = CATALOG.model_copy(
+    update={"rules": {**CATALOG.rules, Rule.SHAPE: Mode.MUTATE, Rule.GUARANTEED: Mode.MUTATE}}
+)
+SERIES = CATALOG.labels.model
 
 
 def template(compute_class, cpu="2", memory="4Gi", gpus=None, labels=None, **spec):
     limits = {key: value for key, value in (("cpu", cpu), ("memory", memory), ("nvidia.com/gpu", gpus)) if value}
-    labels = {POLICY.labels.compute_class: compute_class, **(labels or {})} if compute_class else labels
+    labels = {CATALOG.labels.compute_class: compute_class, **(labels or {})} if compute_class else labels
     containers = [{"name": "main", "resources": {"requests": dict(limits), "limits": limits}}]
     return {"metadata": {"labels": labels}, "spec": {"containers": containers, **spec}}
 
 
-def broken(*templates, pod_group=False, policy=POLICY):
+def broken(*templates, pod_group=False, catalog=CATALOG):
     named = [(f"spec.templates[{index}]", item) for index, item in enumerate(templates)]
-    return {finding.rule: finding for finding in check(named, policy, pod_group)}
+    return {finding.rule: finding for finding in check(named, catalog, pod_group)}
 
 
 def test_the_walkthroughs_gpu_hpn_gang_passes():
@@ -45,8 +47,8 @@ def test_nothing_is_said_about_pods_without_the_label():
     ("item", "rule"),
     [
         (template("gpu-max"), Rule.KNOWN_CLASS),
-        (template("performance", labels={POLICY.labels.qos: "spot"}), Rule.KNOWN_QOS),
-        (template("gpu-hpn", gpus="1", labels={POLICY.labels.qos: "best-effort", SERIES: "x"}), Rule.CLASS_QOS),
+        (template("performance", labels={CATALOG.labels.qos: "spot"}), Rule.KNOWN_QOS),
+        (template("gpu-hpn", gpus="1", labels={CATALOG.labels.qos: "best-effort", SERIES: "x"}), Rule.CLASS_QOS),
         (template("gpu", gpus="1"), Rule.GPU_MODEL),
         (template("gpu-hpn", gpus="1"), Rule.GPU_MODEL),
         (template("gpu", gpus="1", labels={SERIES: "H9000"}), Rule.KNOWN_MODEL),
@@ -62,7 +64,7 @@ def test_nothing_is_said_about_pods_without_the_label():
 def test_each_rule_finds_what_breaks_it(item, rule):
     found = broken(item)
     assert list(found) == [rule]
-    assert found[rule].mode is POLICY.rules[rule]
+    assert found[rule].mode is CATALOG.rules[rule]
     assert found[rule].problem.path.startswith("spec.templates[0]")
     assert found[rule].problem.fix
 
@@ -74,14 +76,14 @@ def test_the_model_may_be_a_node_selector():
 def test_a_gpu_pod_whose_requests_are_below_its_limits_is_told():
     item = template("gpu-hpn", gpus="1", labels={SERIES: "m"})
     item["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
-    found = broken(item, policy=MUTATING)[Rule.GUARANTEED]
+    found = broken(item, catalog=MUTATING)[Rule.GUARANTEED]
     resources = found.changes["/spec/containers/0/resources"]
     assert resources["requests"] == resources["limits"]
 
 
 def test_cpu_annotations_do_not_belong_on_gpu_pods():
     item = template("gpu-hpn", gpus="1", labels={SERIES: "m"})
-    item["metadata"]["annotations"] = {POLICY.cpu_only_annotations[0]: "amd"}
+    item["metadata"]["annotations"] = {CATALOG.cpu_only_annotations[0]: "amd"}
     assert list(broken(item)) == [Rule.CPU_ANNOTATION]
 
 
@@ -105,35 +107,35 @@ def test_pods_of_one_pod_group_share_a_priority():
 
 
 def test_a_rule_that_is_off_says_nothing():
-    off = POLICY.model_copy(update={"rules": {**POLICY.rules, Rule.SHAPE: Mode.OFF}})
-    assert broken(template("general-purpose", "3", "2Gi"), policy=off) == {}
+    off = CATALOG.model_copy(update={"rules": {**CATALOG.rules, Rule.SHAPE: Mode.OFF}})
+    assert broken(template("general-purpose", "3", "2Gi"), catalog=off) == {}
 
 
 @given(st.integers(1, 64_000), st.integers(1, 300_000), st.sampled_from(["general-purpose", "gpu"]))
 def test_a_raised_shape_is_a_listed_one_and_never_smaller(cpu_millis, memory_mib, compute_class):
     gpus = "1" if compute_class == "gpu" else None
     item = template(compute_class, f"{cpu_millis}m", f"{memory_mib}Mi", gpus, {SERIES: "GU8TF"})
-    finding = broken(item, policy=MUTATING).get(Rule.SHAPE)
+    finding = broken(item, catalog=MUTATING).get(Rule.SHAPE)
     if finding is None or not finding.changes:
         return
     patch = [{"op": "add", "path": path, "value": value} for path, value in finding.changes.items()]
     raised = jsonpatch.apply_patch(item, patch)
-    assert broken(raised, policy=MUTATING) == {}
+    assert broken(raised, catalog=MUTATING) == {}
 
 
 @pytest.mark.parametrize(
-    "odd", [{}, {"metadata": 5}, {"metadata": {"labels": {POLICY.labels.compute_class: 7}}, "spec": []}]
+    "odd", [{}, {"metadata": 5}, {"metadata": {"labels": {CATALOG.labels.compute_class: 7}}, "spec": []}]
 )
 def test_odd_templates_do_not_raise(odd):
-    check([("", odd)], POLICY, True)
+    check([("", odd)], CATALOG, True)
 
 
 def test_templates_of_a_job_can_be_handed_over_as_they_are_read():
-    assert check([("spec.template", load("job")["spec"]["template"])], POLICY, False) == []
+    assert check([("spec.template", load("job")["spec"]["template"])], CATALOG, False) == []
     assert "Job.batch" in KINDS
 
 
-GOOD = (resources.files("webhook.jobs.compute_class") / compute_class_policy.SHIPPED).read_text()
+GOOD = (resources.files("webhook.jobs.compute_class") / compute_class_catalog.SHIPPED).read_text()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ GOOD = (resources.files("webhook.jobs.compute_class") / compute_class_policy.SHI
         ("gpu-hpn: {qos: [default]", "gpu-hpn: {qos: [spot]", ""),
     ],
 )
-def test_a_bad_policy_file_says_where(old, new, place):
+def test_a_bad_catalog_says_where(old, new, place):
     assert old in GOOD
     with pytest.raises(PolicyError) as refusal:
         parse(GOOD.replace(old, new), "table.yaml")
@@ -162,6 +164,6 @@ def test_a_bad_policy_file_says_where(old, new, place):
     assert all(problem.fix for problem in refusal.value.problems)
 
 
-def test_a_missing_file_is_a_policy_error(tmp_path):
+def test_a_missing_file_is_a_wrong_input(tmp_path):
     with pytest.raises(PolicyError):
-        compute_class_policy.load(tmp_path / "nowhere.yaml")
+        compute_class_catalog.load(tmp_path / "nowhere.yaml")

@@ -23,7 +23,7 @@ from tests.unit.server.reviews import (
 from webhook.cluster.view import View
 from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.notation import names
-from webhook.jobs.compute_class.policy import Mode, Rule
+from webhook.jobs.compute_class.catalog import Mode, Rule
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import mark, marked
 from webhook.jobs.plain_pods.groups import gang_uid

@@ -1,4 +1,4 @@
-"""The compute-class policy file: its form, and loading it with problems that say where and how to mend.
+"""The catalog of compute classes: its form, and loading it with problems that say where and how to mend.
 
 Vendors' shape tables change several times a year, so they are versioned data with a mode for each rule, never code.
 """
@@ -113,8 +113,8 @@ class ComputeClass(_Strict):
     gpu_counts: tuple[int, ...] = Field((), alias="gpuCounts")
 
 
-class ComputeClassPolicy(_Strict):
-    """A loaded policy file."""
+class ComputeClassCatalog(_Strict):
+    """A loaded catalog."""
 
     schema_: Literal[1] = Field(alias="schema")
     version: str
@@ -133,7 +133,7 @@ class ComputeClassPolicy(_Strict):
         return self.rules.get(rule, Mode.OFF)
 
     @model_validator(mode="after")
-    def _coherent(self) -> "ComputeClassPolicy":
+    def _coherent(self) -> "ComputeClassCatalog":
         for rule, mode in self.rules.items():
             if mode is Mode.MUTATE and rule not in MUTABLE:
                 raise Unreadable(f"rules.{rule}", mode, "cannot mutate", "write deny, warn or off")
@@ -147,14 +147,14 @@ class ComputeClassPolicy(_Strict):
         return self
 
 
-def shipped() -> ComputeClassPolicy:
-    """Return the policy that comes with the package."""
+def shipped() -> ComputeClassCatalog:
+    """Return the catalog that comes with the package."""
     text = resources.files("webhook.jobs.compute_class").joinpath(SHIPPED).read_text(encoding="utf-8")
     return parse(text, SHIPPED)
 
 
-def load(path: Path) -> ComputeClassPolicy:
-    """Return the policy of the file at ``path``. Raises PolicyError; keep the last good policy then."""
+def load(path: Path) -> ComputeClassCatalog:
+    """Return the catalog in the file at ``path``. Raises PolicyError; keep the last good one then."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -162,15 +162,15 @@ def load(path: Path) -> ComputeClassPolicy:
     return parse(text, str(path))
 
 
-def parse(text: str, source: str) -> ComputeClassPolicy:
-    """Return the policy written as YAML ``text``; ``source`` names it in problems. Raises PolicyError."""
+def parse(text: str, source: str) -> ComputeClassCatalog:
+    """Return the catalog written as YAML ``text``; ``source`` names it in problems. Raises PolicyError."""
     try:
         document: Any = yaml_text.document(text)
     except yaml_text.UnreadableYaml as error:
         where = source if error.line is None else f"{source}:{error.line}"
         raise _refused(where, "is not YAML", str(error)) from error
     try:
-        return ComputeClassPolicy.model_validate(document)
+        return ComputeClassCatalog.model_validate(document)
     except ValidationError as error:
         raise PolicyError(problems_of(error, source, ": ")) from error
 
