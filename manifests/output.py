@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from webhook import config
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, with_custom
 
@@ -69,7 +69,7 @@ def run(
     if given.config is not None:
         try:
             kinds = with_custom(config.load(given.config).kinds)
-        except PolicyError as error:
+        except WrongInput as error:
             sys.stderr.write(f"{error}\n")
             return 2
         sys.stdout.write(text(documents(tuple(kinds.values())), source))

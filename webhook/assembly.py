@@ -82,7 +82,7 @@ class ReconcilerParts:
 
 
 def job_kinds(config: Config) -> Mapping[str, JobKind]:
-    """Return the shipped job kinds and those of the configuration. Raises PolicyError."""
+    """Return the shipped job kinds and those of the configuration. Raises WrongInput."""
     kinds = with_custom(config.kinds)
     return of_hub(kinds) if config.hub else kinds
 
@@ -224,7 +224,7 @@ def webhook(
     """Return a webhook replica. ``peers`` names the replicas that share the pod checks; None: it is alone.
 
     ``started_seconds`` is the monotonic time of a start that the other replicas still have to learn of.
-    Raises PolicyError where the configuration's compute classes or job kinds are wrong.
+    Raises WrongInput where the configuration's compute classes or job kinds are wrong.
     """
     kinds, view = job_kinds(config), View(hides_neighbours=config.hide_neighbours)
     feeds = Feeds(api, view, config, kinds, rng)
@@ -411,7 +411,7 @@ def _identity(config: Config) -> str:
 
 
 def run_process(main: Callable[[Config, asyncio.Event], Coroutine[Any, Any, None]], config: Config) -> None:
-    """Run a process until SIGTERM or SIGINT. Raises PolicyError for wrong job kinds before anything is opened."""
+    """Run a process until SIGTERM or SIGINT. Raises WrongInput for wrong job kinds before anything is opened."""
     import uvloop  # noqa: PLC0415
 
     logs.configure(config.log_level)

@@ -13,7 +13,7 @@ import typer
 from webhook import __version__
 from webhook.commands import completion as completing
 from webhook.commands import completion_names
-from webhook.errors import WRONG, PolicyError, TuttiError, WrongName
+from webhook.errors import WRONG, TuttiError, WrongInput, WrongName
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -406,7 +406,7 @@ def amc() -> None:
 def _told(command: Callable[[], object]) -> None:
     try:
         command()
-    except (PolicyError, WrongName) as error:
+    except (WrongInput, WrongName) as error:
         sys.stderr.write(f"tutti: {error}\n")
         sys.exit(WRONG)
     except TuttiError as error:

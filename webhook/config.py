@@ -10,7 +10,7 @@ from webhook.core.model.policy import NodeFit
 from webhook.core.model.settings import EngineSettings, Transformation, UsageDecay
 from webhook.core.notation import names, quantity
 from webhook.core.notation.problem import Problem
-from webhook.errors import PolicyError, in_words
+from webhook.errors import WrongInput, in_words
 from webhook.jobs.pricing.context import NetworkTier
 from webhook.jobs.pricing.injections import Injection
 from webhook.kueue_settings import (
@@ -261,27 +261,27 @@ def engine_settings(config: Config) -> EngineSettings:
 def load(path: Path | None) -> Config:
     """Return the configuration of ``path`` (all defaults for None).
 
-    Raises PolicyError with one problem per wrong key: its path, value and what is expected.
+    Raises WrongInput with one problem per wrong key: its path, value and what is expected.
     """
     try:
         text = "" if path is None else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError((Problem(str(path), "", in_words(error), "give a readable YAML file"),)) from error
+        raise WrongInput((Problem(str(path), "", in_words(error), "give a readable YAML file"),)) from error
     return parse(text, str(path))
 
 
 def parse(text: str, where: str) -> Config:
-    """Return the configuration that is written as YAML ``text``; ``where`` names it in errors. Raises PolicyError."""
+    """Return the configuration that is written as YAML ``text``; ``where`` names it in errors. Raises WrongInput."""
     try:
         document: Any = yaml_text.document(text) or {}
     except yaml_text.UnreadableYaml as error:
-        raise PolicyError((Problem(where, "", str(error), "give readable YAML"),)) from error
+        raise WrongInput((Problem(where, "", str(error), "give readable YAML"),)) from error
     if not isinstance(document, dict):
-        raise PolicyError((Problem(where, repr(document)[:64], "is not a mapping", "write key: value"),))
+        raise WrongInput((Problem(where, repr(document)[:64], "is not a mapping", "write key: value"),))
     try:
         return Config.model_validate(document)
     except ValidationError as error:
-        raise PolicyError(tuple(_problem(where, item) for item in error.errors())) from error
+        raise WrongInput(tuple(_problem(where, item) for item in error.errors())) from error
 
 
 def _problem(where: str, item: Any) -> Problem:

@@ -5,7 +5,7 @@ A denial is a value (``core.reasons.Reason``), not an exception; a broken invari
 TuttiError
 ├── RequestError        an admission request that cannot be answered by a review; carries the HTTP status
 ├── WrongName           somebody names an object that is not there, or that is none of ours
-├── PolicyError         a policy or configuration that does not compile; carries problems
+├── WrongInput          configuration, policy or another file that cannot be used; carries problems
 └── ApiError            the API server said no, or nothing
     ├── NotFound        404
     ├── Conflict        409: the object moved on, or exists already
@@ -54,8 +54,8 @@ class WrongName(TuttiError):
     """What was asked for by name is not there, or is no gang of ours."""
 
 
-class PolicyError(TuttiError):
-    """Policy objects or configuration that do not compile."""
+class WrongInput(TuttiError):
+    """Configuration, policy or another file given to us that cannot be used."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))

@@ -22,7 +22,7 @@ from tests.unit.kube.fake_api import FakeApi
 from webhook.core.fleet.dispatch import Dispatch, Offer, Phase
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.text import UnreadableRecord, decode
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.fleet import watching
 from webhook.fleet.credentials import kubeconfig
 from webhook.fleet.jobs.copies import copy_made, copy_read, failing, placed_by_hub, shown, stopped, stops_nobody, wanted
@@ -251,7 +251,7 @@ def kubeconfigs_of_members(draw: st.DrawFn) -> str:
 def test_a_members_kubeconfig_names_a_server_and_a_proof_or_is_refused(text: str) -> None:
     try:
         account = bounded(lambda: kubeconfig.read(text, "member m1"), 40 * len(text))
-    except PolicyError:
+    except WrongInput:
         event("refused")
         return
     assert account.server.startswith("https://")

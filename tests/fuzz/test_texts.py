@@ -20,7 +20,7 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger
 from webhook.dialects import compiler, config_map
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.kube import election
 from webhook.kube.http import connect
 from webhook.untyped.yaml_text import VALUES_MAX, UnreadableYaml, documents
@@ -115,7 +115,7 @@ def test_a_configuration_is_read_or_refused(text: str) -> None:
     said = ""
     try:
         bounded(lambda: config.parse(text, "config.yaml"), YAML_CALLS * len(text))
-    except PolicyError as error:
+    except WrongInput as error:
         said = str(error)
     assert len(said) < 1_000 + 10 * len(text)
 
@@ -142,7 +142,7 @@ def test_a_kubeconfig_connects_or_is_refused(text: str) -> None:
     async def tried(path: Path) -> None:
         try:
             await (await connect(path)).close()
-        except PolicyError:
+        except WrongInput:
             event("refused")
 
     with tempfile.TemporaryDirectory() as directory:

@@ -4,11 +4,11 @@ import pytest
 
 from webhook.config import Config, Start, engine_settings, parse
 from webhook.core.notation.problem import Problem
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 
 
 def refused(text: str) -> Problem:
-    with pytest.raises(PolicyError) as caught:
+    with pytest.raises(WrongInput) as caught:
         parse(text, "config.yaml")
     (found,) = caught.value.problems
     return found

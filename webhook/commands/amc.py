@@ -77,7 +77,7 @@ def parsed(arguments: Sequence[str]) -> Asked:
 
 
 async def run(asked: Asked) -> int:
-    """Answer on standard output; return the exit status. Raises ApiError, PolicyError, WrongName."""
+    """Answer on standard output; return the exit status. Raises ApiError, WrongInput, WrongName."""
     from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
 
     async with connected(asked.kubeconfig, "tutti-cli") as api:
@@ -98,7 +98,7 @@ def _for_one(words: Sequence[str]) -> str:
 
 
 async def kubeconfigs(api: Api) -> dict[str, str]:
-    """Return the members' kubeconfigs by name: harmless ones (``fleet.kubeconfig``). Raises ApiError, PolicyError."""
+    """Return the members' kubeconfigs by name: harmless ones (``fleet.kubeconfig``). Raises ApiError, WrongInput."""
     clusters, found = await _clusters(api), dict[str, str]()
     for cluster in clusters:
         if not cluster.problem:

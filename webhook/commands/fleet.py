@@ -13,7 +13,7 @@ from webhook.fleet.lost import give_up, take_back
 
 
 async def account(kubeconfig: Path | None) -> None:
-    """Write a kubeconfig for a hub to standard output. Raises ApiError, PolicyError."""
+    """Write a kubeconfig for a hub to standard output. Raises ApiError, WrongInput."""
     from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
 
     own = kubeconfig or Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")

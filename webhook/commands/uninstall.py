@@ -50,7 +50,7 @@ _NAMESPACE_LABELS: Final = (names.GATED_NAMESPACE, names.FENCED_NAMESPACE)
 async def give_back(kubeconfig: Path | None, config_file: Path | None, *, dry_run: bool) -> None:
     """Give every object back; with ``dry_run`` only say what would be written.
 
-    Raises ApiError when Tutti still runs, or when something could not be written after several attempts; PolicyError
+    Raises ApiError when Tutti still runs, or when something could not be written after several attempts; WrongInput
     where the configuration cannot be read.
     """
     from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
@@ -64,7 +64,7 @@ class Removal:
     """One pass over everything that Tutti may have written on."""
 
     def __init__(self, api: Api, config: Config, console: Console, *, dry_run: bool) -> None:
-        """Raises PolicyError where the configuration's job kinds are wrong."""
+        """Raises WrongInput where the configuration's job kinds are wrong."""
         self._api = api
         self._kinds = with_custom(config.kinds)
         self._console = console

@@ -12,7 +12,7 @@ import structlog
 from webhook.clock import ApiServersClock, telling
 from webhook.config import Config
 from webhook.core.notation.problem import Problem
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
 from webhook.fleet.roster import Roster
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 def reached(account: Account) -> Api:
-    """Return a connection to a member. Raises PolicyError where its certificates cannot be used."""
+    """Return a connection to a member. Raises WrongInput where its certificates cannot be used."""
     from webhook.kube.http import reach  # noqa: PLC0415 - takes more than a second
 
     try:
@@ -32,7 +32,7 @@ def reached(account: Account) -> Api:
             _present(tls, account)
     except ssl.SSLError as error:
         problem = Problem("kubeconfig", "", f"its certificates cannot be used: {error}", "copy them again")
-        raise PolicyError((problem,)) from error
+        raise WrongInput((problem,)) from error
     return reach(account.server, tls, account.token, server_hostname=account.server_name, user_agent="tutti-hub")
 
 
@@ -46,12 +46,12 @@ def _present(tls: ssl.SSLContext, account: Account) -> None:
 
 
 async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub], None] = lambda hub: None) -> None:
-    """Run a hub until ``stop``. Raises PolicyError where its members cannot be read at the start."""
+    """Run a hub until ``stop``. Raises WrongInput where its members cannot be read at the start."""
     from webhook.kube.http import connect  # noqa: PLC0415
 
     if config.fleet_members is None:
         fix = "name the directory with the members' kubeconfigs"
-        raise PolicyError((Problem("fleet_members", "absent", "is needed by tutti hub", fix),))
+        raise WrongInput((Problem("fleet_members", "absent", "is needed by tutti hub", fix),))
     clock = ApiServersClock()
     api = await connect(config.kubeconfig, "tutti-hub", on_date=telling(clock))
     rng = Random(os.getpid())  # noqa: S311 - jitter

@@ -21,7 +21,7 @@ from webhook import metrics
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.core.notation.problem import Problem
-from webhook.errors import ApiError, NotFound, PolicyError, in_words
+from webhook.errors import ApiError, NotFound, WrongInput, in_words
 from webhook.fleet.credentials import expiry, kubeconfig
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
@@ -50,7 +50,7 @@ class Roster:
     """Keeps the members of a hub what its directory and its MultiKueueClusters say."""
 
     def __init__(self, hub: Hub, directory: Path, reach: Callable[[Account], Api]) -> None:
-        """Take the directory's members. Raises PolicyError with all that is wrong with their kubeconfigs."""
+        """Take the directory's members. Raises WrongInput with all that is wrong with their kubeconfigs."""
         self._hub = hub
         self._directory = directory
         self._reach = reach
@@ -106,7 +106,7 @@ class Roster:
         try:
             self._listed = await asyncio.to_thread(accounts, self._directory)
             self._told = ""
-        except PolicyError as error:
+        except WrongInput as error:
             # What was in use before stays so.
             if str(error) != self._told:
                 self._told = str(error)
@@ -119,11 +119,11 @@ class Roster:
             return None
         try:
             if cluster.problem:
-                raise PolicyError((Problem("", "", cluster.problem, ""),))
+                raise WrongInput((Problem("", "", cluster.problem, ""),))
             written = await self._secret(cluster.names[0])
             # Beside the loop: dense YAML of a Secret's length takes a second.
             account = await asyncio.to_thread(kubeconfig.read, written, f"Secret {cluster.names[0]}")
-        except PolicyError as error:
+        except WrongInput as error:
             self._conditions[cluster.name] = multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS])
             return None
         except ApiError as error:
@@ -142,7 +142,7 @@ class Roster:
             why = f"is not in {multikueue.NAMESPACE}"
         except (binascii.Error, UnicodeDecodeError):
             why = f"has a {multikueue.KEY} that is no text"
-        raise PolicyError((Problem("Secret", name, why, "create it with tutti fleet account"),))
+        raise WrongInput((Problem("Secret", name, why, "create it with tutti fleet account"),))
 
     async def _take(self, name: str, account: Account) -> None:
         """Use these credentials for a member, which joins if it is new."""
@@ -151,7 +151,7 @@ class Roster:
         member = self._hub.fleet.members.get(name)
         try:
             api = self._reach(account)
-        except PolicyError as error:
+        except WrongInput as error:
             self._refuse(name, multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS]))
             return
         if member is not None:
@@ -256,16 +256,16 @@ class Roster:
 
 
 def accounts(directory: Path) -> Mapping[str, Account]:
-    """Return the members of a directory by name. Raises PolicyError with all that is wrong with their kubeconfigs."""
+    """Return the members of a directory by name. Raises WrongInput with all that is wrong with their kubeconfigs."""
     found: dict[str, Account] = {}
     problems: list[Problem] = []
     for name, written in _texts(directory).items():
         try:
             found[name] = kubeconfig.read(written, f"member {name}")
-        except PolicyError as error:
+        except WrongInput as error:
             problems += error.problems
     if problems:
-        raise PolicyError(tuple(problems))
+        raise WrongInput(tuple(problems))
     return found
 
 
@@ -276,4 +276,4 @@ def _texts(directory: Path) -> dict[str, str]:
         return {path.name: path.read_text() for path in files}
     except (OSError, UnicodeDecodeError) as error:
         fix = "mount the Secret with the members' kubeconfigs there"
-        raise PolicyError((Problem("fleet_members", str(directory), in_words(error), fix),)) from error
+        raise WrongInput((Problem("fleet_members", str(directory), in_words(error), fix),)) from error

@@ -27,7 +27,7 @@ from yarl import URL
 
 from webhook import errors
 from webhook.core.notation.problem import Problem
-from webhook.errors import PolicyError, in_words
+from webhook.errors import WrongInput, in_words
 from webhook.kube.api import JSON, PAGE_BYTES_MAX, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.statuses import refusal
 
@@ -266,7 +266,7 @@ async def connect(
 ) -> HttpApi:
     """Return the API server of ``kubeconfig``, else of $KUBECONFIG, else of the pod we run in, else of ~/.kube/config.
 
-    No request is sent yet, except to an OIDC issuer where the kubeconfig names one. Raises PolicyError when there is no
+    No request is sent yet, except to an OIDC issuer where the kubeconfig names one. Raises WrongInput when there is no
     usable configuration.
     """
     # The library's constants are read when it is imported; what is asked for is read now.
@@ -279,7 +279,7 @@ async def connect(
     try:
         tls = await load()
     except Exception as error:
-        raise PolicyError((_unusable(source, error),)) from error
+        raise WrongInput((_unusable(source, error),)) from error
     credentials = Credentials(configuration, load)
     session = new_session(tls, user_agent)
     return HttpApi(

@@ -13,7 +13,7 @@ import yaml
 from tests.unit.fleet.credentials.test_kubeconfig import good
 from tests.unit.kube.fake_api import FakeApi
 from webhook.commands import amc
-from webhook.errors import Forbidden, PolicyError, TuttiError, WrongName
+from webhook.errors import Forbidden, TuttiError, WrongInput, WrongName
 
 KUBECTL = """#!/bin/sh
 server=$(sed -n 's/.*server: https:..//p' "${1#--kubeconfig=}")
@@ -203,7 +203,7 @@ async def test_no_program_starts_for_a_kubeconfig_that_would_run_one(
     kubectl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reach(monkeypatch, Hub({"left": member("left"), "right": member("right", exec={"command": "steal"})}))
-    with pytest.raises(PolicyError, match="would run a command"):
+    with pytest.raises(WrongInput, match="would run a command"):
         await ask("get pod -M")
     assert not asked_of(kubectl)
 
@@ -230,5 +230,5 @@ async def test_the_clusters_of_multikueue_are_members_too() -> None:
     hub.others[path] = {
         "data": {"kubeconfig": base64.b64encode(yaml.safe_dump(member("r", exec={})).encode()).decode()}
     }
-    with pytest.raises(PolicyError, match="would run a command"):
+    with pytest.raises(WrongInput, match="would run a command"):
         await amc.kubeconfigs(hub)

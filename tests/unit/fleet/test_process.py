@@ -16,7 +16,7 @@ from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, fleet, pytorch_job
 from tests.unit.fleet.credentials.test_kubeconfig import good
 from webhook.clock import ApiServersClock, LoopClock
 from webhook.config import Config
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.fleet import process, roster
 from webhook.fleet.hub import Hub
 from webhook.fleet.process import reached, serve_hub
@@ -45,7 +45,7 @@ def test_each_file_is_a_member_by_its_name(tmp_path: Path) -> None:
 def test_every_member_that_is_wrong_is_said_by_name(tmp_path: Path) -> None:
     write(tmp_path, "left", exec={"command": "id"})
     write(tmp_path, "right", tokenFile="/token")
-    with pytest.raises(PolicyError) as refused:
+    with pytest.raises(WrongInput) as refused:
         accounts(tmp_path)
     assert [problem.path for problem in refused.value.problems] == [
         "member left: users[0].user.exec",
@@ -54,19 +54,19 @@ def test_every_member_that_is_wrong_is_said_by_name(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="fleet_members"):
+    with pytest.raises(WrongInput, match="fleet_members"):
         accounts(tmp_path / "absent")
     assert accounts(tmp_path) == {}, "members may come later"
 
 
 async def test_a_hub_without_members_does_not_start() -> None:
-    with pytest.raises(PolicyError, match="fleet_members"):
+    with pytest.raises(WrongInput, match="fleet_members"):
         await serve_hub(Config(), asyncio.Event())
 
 
 async def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m").write_text(yaml.safe_dump(good()))
-    with pytest.raises(PolicyError, match="cannot be used"):
+    with pytest.raises(WrongInput, match="cannot be used"):
         reached(accounts(tmp_path)["m"])
 
 

@@ -15,7 +15,7 @@ import trustme
 import yaml
 from aiohttp import web
 
-from webhook.errors import PolicyError, Unavailable
+from webhook.errors import Unavailable, WrongInput
 from webhook.kube.http import connect
 
 
@@ -172,7 +172,7 @@ async def test_an_unusable_kubeconfig_says_which_and_what_to_do(tmp_path: Path, 
     path = tmp_path / "config"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(PolicyError) as caught:
+    with pytest.raises(WrongInput) as caught:
         await connect(str(path))
     (problem,) = caught.value.problems
     assert str(path) in problem.value
@@ -183,5 +183,5 @@ async def test_an_unknown_context_is_named(server: SecureServer, tmp_path: Path)
     path = tmp_path / "config"
     kubeconfig(path, server, {"token": "secret"})
     path.write_text(path.read_text().replace("current-context: here", "current-context: elsewhere"))
-    with pytest.raises(PolicyError, match="elsewhere"):
+    with pytest.raises(WrongInput, match="elsewhere"):
         await connect(path)

@@ -13,7 +13,7 @@ import yaml
 
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
-from webhook.errors import NotFound, PolicyError, in_words
+from webhook.errors import NotFound, WrongInput, in_words
 from webhook.fleet.credentials import kubeconfig
 from webhook.kube.api import Api
 from webhook.untyped import paths, yaml_text
@@ -28,7 +28,7 @@ _TOKEN: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/serviceaccounts/{A
 async def made(api: Api, own: Path) -> tuple[str, str]:
     """Return the kubeconfig, and until when its token is good; ``own`` is the one by which ``api`` was reached.
 
-    Raises ApiError, and PolicyError where the account is missing or a hub would refuse what was made.
+    Raises ApiError, and WrongInput where the account is missing or a hub would refuse what was made.
     """
     cluster = _cluster(own)
     spec = {"spec": {"expirationSeconds": HOURS * 3600}}
@@ -37,7 +37,7 @@ async def made(api: Api, own: Path) -> tuple[str, str]:
         given = orjson.loads(await api.request("POST", _TOKEN, body=orjson.dumps(asked)))
     except NotFound as error:
         fix = "kubectl apply --server-side -k manifests/overlays/fleet-member"
-        raise PolicyError((Problem("service account", ACCOUNT, "is not in this member", fix),)) from error
+        raise WrongInput((Problem("service account", ACCOUNT, "is not in this member", fix),)) from error
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -57,7 +57,7 @@ def _cluster(own: Path) -> dict[str, Any]:
         document = yaml_text.document(own.read_text())
     except (OSError, UnicodeDecodeError, yaml_text.UnreadableYaml) as error:
         why = str(error) if isinstance(error, yaml_text.UnreadableYaml) else in_words(error)
-        raise PolicyError((Problem("kubeconfig", str(own), why, "name one file of one cluster"),)) from error
+        raise WrongInput((Problem("kubeconfig", str(own), why, "name one file of one cluster"),)) from error
     context = _named(document, "contexts", paths.find(document, ("current-context",))).get("context")
     cluster = dict(_named(document, "clusters", paths.find(context, ("cluster",))).get("cluster") or {})
     authority = cluster.pop("certificate-authority", None)
@@ -66,7 +66,7 @@ def _cluster(own: Path) -> dict[str, Any]:
             pem = (own.parent / authority).read_bytes()
         except OSError as error:
             problem = Problem("certificate-authority", authority, in_words(error), "name the authority's file")
-            raise PolicyError((problem,)) from error
+            raise WrongInput((problem,)) from error
         cluster["certificate-authority-data"] = base64.b64encode(pem).decode()
     return cluster
 
@@ -75,4 +75,4 @@ def _named(document: object, part: str, name: object) -> Mapping[str, Any]:
     for each in items(paths.find(document, (part,))):
         if isinstance(each, dict) and name is not None and each.get("name") == name:
             return each
-    raise PolicyError((Problem(f"kubeconfig.{part}", text(name), "is not there", "set current-context"),))
+    raise WrongInput((Problem(f"kubeconfig.{part}", text(name), "is not there", "set current-context"),))

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from webhook.core.notation.problem import Problem, shown
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.untyped import yaml_text
 from webhook.untyped.values import items, mappings
 
@@ -53,22 +53,22 @@ class Account:
 
 
 def read(text: str, where: str) -> Account:
-    """Return the account of a kubeconfig's current context. Raises PolicyError with all that is wrong with it."""
+    """Return the account of a kubeconfig's current context. Raises WrongInput with all that is wrong with it."""
     if len(text) > BYTES_MAX:
-        raise PolicyError((Problem(where, f"{len(text)} characters", "is too long", f"at most {BYTES_MAX}"),))
+        raise WrongInput((Problem(where, f"{len(text)} characters", "is too long", f"at most {BYTES_MAX}"),))
     try:
         document = yaml_text.document(text)
     except yaml_text.UnreadableYaml as error:
-        raise PolicyError((Problem(where, "", str(error), "give a kubeconfig"),)) from error
+        raise WrongInput((Problem(where, "", str(error), "give a kubeconfig"),)) from error
     if not isinstance(document, dict):
-        raise PolicyError((Problem(where, shown(document), "is no kubeconfig", "give a kubeconfig"),))
+        raise WrongInput((Problem(where, shown(document), "is no kubeconfig", "give a kubeconfig"),))
     problems = list(_hostile(document))
     if problems:
-        raise PolicyError(tuple(problem.within(f"{where}: ") for problem in problems))
+        raise WrongInput(tuple(problem.within(f"{where}: ") for problem in problems))
     try:
         return _account(document)
     except _Wrong as wrong:
-        raise PolicyError((wrong.problem.within(f"{where}: "),)) from wrong
+        raise WrongInput((wrong.problem.within(f"{where}: "),)) from wrong
 
 
 class _Wrong(Exception):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from webhook.core.notation.problem import Problem, Unreadable
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.untyped import yaml_text
 from webhook.untyped.forms import problems_of
 
@@ -154,7 +154,7 @@ def shipped() -> ComputeClassCatalog:
 
 
 def load(path: Path) -> ComputeClassCatalog:
-    """Return the catalog in the file at ``path``. Raises PolicyError; keep the last good one then."""
+    """Return the catalog in the file at ``path``. Raises WrongInput; keep the last good one then."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -163,7 +163,7 @@ def load(path: Path) -> ComputeClassCatalog:
 
 
 def parse(text: str, source: str) -> ComputeClassCatalog:
-    """Return the catalog written as YAML ``text``; ``source`` names it in problems. Raises PolicyError."""
+    """Return the catalog written as YAML ``text``; ``source`` names it in problems. Raises WrongInput."""
     try:
         document: Any = yaml_text.document(text)
     except yaml_text.UnreadableYaml as error:
@@ -172,8 +172,8 @@ def parse(text: str, source: str) -> ComputeClassCatalog:
     try:
         return ComputeClassCatalog.model_validate(document)
     except ValidationError as error:
-        raise PolicyError(problems_of(error, source, ": ")) from error
+        raise WrongInput(problems_of(error, source, ": ")) from error
 
 
-def _refused(path: str, why: str, fix: str) -> PolicyError:
-    return PolicyError((Problem(path, "", why, fix),))
+def _refused(path: str, why: str, fix: str) -> WrongInput:
+    return WrongInput((Problem(path, "", why, fix),))

@@ -24,7 +24,7 @@ from pydantic.alias_generators import to_camel
 
 from webhook.core.notation import quantity
 from webhook.core.notation.problem import Problem, Unreadable
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.jobs.kinds.kind import (
     AddedContainer,
     Factor,
@@ -213,41 +213,41 @@ class _KindForm(_Strict):
 def load_custom(config: Mapping[str, Any], kinds: Mapping[str, JobKind], where: str = "kinds") -> JobKind:
     """Return the job kind that ``config`` describes; ``extends`` names one of ``kinds`` to start from.
 
-    Raises PolicyError whose problems begin with ``where``.
+    Raises WrongInput whose problems begin with ``where``.
     """
     try:
         form = _KindForm.model_validate(config)
     except ValidationError as error:
-        raise PolicyError(problems_of(error, where, ".")) from error
+        raise WrongInput(problems_of(error, where, ".")) from error
     stated = form.fields()
     if form.extends is not None:
         if form.extends not in kinds:
             fix = f"write one of {', '.join(kinds)}"
-            raise PolicyError((Problem(f"{where}.extends", form.extends, "is not a job kind", fix),))
+            raise WrongInput((Problem(f"{where}.extends", form.extends, "is not a job kind", fix),))
         kind = replace(kinds[form.extends], **stated)
     else:
         missing = [name for name in ("group", "version", "kind", "plural") if not stated.get(name)]
         if missing:
-            raise PolicyError(tuple(Problem(f"{where}.{name}", "", "is missing", "write it") for name in missing))
+            raise WrongInput(tuple(Problem(f"{where}.{name}", "", "is missing", "write it") for name in missing))
         kind = JobKind(**stated)
     problems = tuple(_incoherent(kind, where))
     if problems:
-        raise PolicyError(problems)
+        raise WrongInput(problems)
     return kind
 
 
 def with_custom(configs: Iterable[Mapping[str, Any]], kinds: Mapping[str, JobKind]) -> dict[str, JobKind]:
-    """Return ``kinds`` with those of ``configs`` added or replaced. Raises PolicyError with all problems."""
+    """Return ``kinds`` with those of ``configs`` added or replaced. Raises WrongInput with all problems."""
     merged, problems = dict(kinds), list[Problem]()
     for index, config in enumerate(configs):
         try:
             kind = load_custom(config, merged, f"kinds[{index}]")
-        except PolicyError as error:
+        except WrongInput as error:
             problems += error.problems
             continue
         merged[kind.key] = kind
     if problems:
-        raise PolicyError(tuple(problems))
+        raise WrongInput(tuple(problems))
     return merged
 
 

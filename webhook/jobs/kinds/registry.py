@@ -33,7 +33,7 @@ def by_name(name: str, kinds: Mapping[str, JobKind] = KINDS) -> JobKind | None:
 
 
 def with_custom(configs: Iterable[Mapping[str, Any]]) -> Mapping[str, JobKind]:
-    """Return the shipped kinds with an operator's own added or replaced. Raises PolicyError with all problems."""
+    """Return the shipped kinds with an operator's own added or replaced. Raises WrongInput with all problems."""
     return MappingProxyType(custom_kinds.with_custom(configs, KINDS))
 
 

@@ -15,7 +15,7 @@ from webhook.clock import Clock, SystemClock
 from webhook.commands import terminal
 from webhook.config import Config, engine_settings, load
 from webhook.core.notation.problem import Problem
-from webhook.errors import WRONG, PolicyError
+from webhook.errors import WRONG, WrongInput
 from webhook.laboratory.dry_run import tables
 from webhook.laboratory.dry_run.cycles import Run
 from webhook.laboratory.dry_run.files import objects as files
@@ -53,7 +53,7 @@ def run(
         at = (clock or SystemClock()).now() if now is None else _time(now)
         settings = load(config)
         document = decide(objects, settings, Options(one_cycle, one_head_per_queue, at), problems)
-    except PolicyError as error:
+    except WrongInput as error:
         document = {"cycles": [], "diagnostics": problem_documents([*problems, *error.problems])}
     if output == "table":
         tables.show(out, document)
@@ -67,7 +67,7 @@ def decide(
 ) -> dict[str, Any]:
     """Return the report about ``objects``; ``problems`` were found before.
 
-    Raises PolicyError for custom kinds of ``config`` that are wrong.
+    Raises WrongInput for custom kinds of ``config`` that are wrong.
     """
     world = build(objects, config, options.now)
     world.problems[:0] = problems
@@ -84,5 +84,5 @@ def _time(text: str) -> float:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         wrong = Problem("--now", text, str(error), "write 2026-01-31T12:00:00Z or seconds since 1970")
-        raise PolicyError((wrong,)) from error
+        raise WrongInput((wrong,)) from error
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

@@ -54,7 +54,7 @@ class World:
 
 
 def build(objects: Iterable[Object], config: Config, now: float) -> World:
-    """Return the world that ``objects`` state at Unix time ``now``. Raises PolicyError for wrong custom kinds."""
+    """Return the world that ``objects`` state at Unix time ``now``. Raises WrongInput for wrong custom kinds."""
     kinds = with_custom(config.kinds)
     world = World()
     policy_files = files.sort_policy(_named(objects, world.problems))

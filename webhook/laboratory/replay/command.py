@@ -19,7 +19,7 @@ from webhook.core.model.policy import Policy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.notation.problem import Problem
 from webhook.dialects import compiler
-from webhook.errors import WRONG, PolicyError
+from webhook.errors import WRONG, WrongInput
 from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.replay import built_in, queues, reading
 from webhook.laboratory.replay.job_log import Job, JobLog
@@ -58,7 +58,7 @@ def run(
     """Replay the log in ``file`` under each of ``policies``, print the measures and return the exit status.
 
     A policy is a file, or NAME or NAME:STRATEGY of a built-in one; without any, all built-in ones are taken. Raises
-    PolicyError when the log or a policy cannot be read, or no job has a queue in all policies.
+    WrongInput when the log or a policy cannot be read, or no job has a queue in all policies.
     """
     options = options or Options()
     settings = engine_settings(load_config(config))
@@ -88,11 +88,11 @@ def run(
 
 
 def print_policy(file: Path, policies: Sequence[str], options: Options, console: Console | None = None) -> None:
-    """Print the one built-in policy that ``policies`` names as YAML. Raises PolicyError."""
+    """Print the one built-in policy that ``policies`` names as YAML. Raises WrongInput."""
     named = [built_in.parse(name) for name in policies]
     if len(named) != 1 or named[0] is None:
         fix = f"give one --policy of {', '.join(built_in.NAMES)}"
-        raise PolicyError((Problem("--policy", ", ".join(policies), "not one built-in policy", fix),))
+        raise WrongInput((Problem("--policy", ", ".join(policies), "not one built-in policy", fix),))
     objects = built_in.objects(_log(file, options), *named[0], options.load)
     (console or Console()).file.write(yaml.safe_dump_all(objects, sort_keys=False))
 
@@ -103,7 +103,7 @@ def _log(file: Path, options: Options) -> JobLog:
         return log
     if any(job.user is None for job in log.jobs):
         wrong = Problem("--by", "user", "this format does not say whose jobs they are", "leave --by out")
-        raise PolicyError((wrong,))
+        raise WrongInput((wrong,))
     return replace(log, jobs=[replace(job, queue=str(job.user)) for job in log.jobs])
 
 
@@ -121,10 +121,10 @@ def _compiled(name: str, log: JobLog, options: Options, problems: list[Problem])
 def _policy_objects(name: str, problems: list[Problem]) -> list[files.Object]:
     if not Path(name).exists():
         fix = f"give a file, or {', '.join(built_in.NAMES)}, perhaps with :StrictFIFO, :BestEffortFIFO or :Backfill"
-        raise PolicyError((Problem("--policy", name, "neither a file nor a built-in policy", fix),))
+        raise WrongInput((Problem("--policy", name, "neither a file nor a built-in policy", fix),))
     objects, unread = files.read([Path(name)])
     if unread:
-        raise PolicyError(tuple(unread))
+        raise WrongInput(tuple(unread))
     found = files.sort_policy(objects)
     problems += (_under(name, problem) for problem in found.problems)
     return found.objects
@@ -135,7 +135,7 @@ def _under(name: str, problem: Problem) -> Problem:
 
 
 def _known(log: JobLog, policies: Mapping[str, Policy], problems: list[Problem]) -> list[Job]:
-    """Return the jobs whose queue all policies know. Raises PolicyError when there are none."""
+    """Return the jobs whose queue all policies know. Raises WrongInput when there are none."""
     unknown: dict[str, str] = {}
     for name, policy in policies.items():
         for queue in sorted({job.queue for job in log.jobs}):
@@ -144,7 +144,7 @@ def _known(log: JobLog, policies: Mapping[str, Policy], problems: list[Problem])
     jobs = [job for job in log.jobs if job.queue not in unknown]
     fewer = (_not_known(queue, name, log.jobs, warning=bool(jobs)) for queue, name in unknown.items())
     if not jobs:
-        raise PolicyError(tuple(fewer))
+        raise WrongInput(tuple(fewer))
     problems += fewer
     return jobs
 

@@ -20,7 +20,7 @@ from webhook.core.nodes.shape import shape_of
 from webhook.core.notation.problem import Problem
 from webhook.core.notation.quantity import MILLI, QuantityError, parse
 from webhook.core.placement.overlay import Asked
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.laboratory.dry_run.files import objects as files
 
 NODES_MAX: Final = 100_000
@@ -74,7 +74,7 @@ def _price(resource: str, units: int) -> PodPrice:
 
 
 def pool(text: str, resource: str, quota: int) -> Pool:
-    """Return the nodes that ``--nodes`` names. Raises PolicyError.
+    """Return the nodes that ``--nodes`` names. Raises WrongInput.
 
     A file of Node objects; COUNTxSIZE, as 64x8; or SIZE alone: as many as ``quota`` units come to, rounded up.
     """
@@ -84,7 +84,7 @@ def pool(text: str, resource: str, quota: int) -> Pool:
     if size.isdigit() and (count.isdigit() or not times):
         nodes = int(count) if times else -(-quota // max(1, int(size)))
         if not 0 < nodes <= NODES_MAX or not int(size):
-            raise PolicyError((_wrong(text, "no nodes", f"give 1 to {NODES_MAX} nodes of at least 1, as 64x8"),))
+            raise WrongInput((_wrong(text, "no nodes", f"give 1 to {NODES_MAX} nodes of at least 1, as 64x8"),))
         of_one = {resource: int(size) * MILLI}
         return Pool(tuple(NodeRecord(f"node-{place:05d}", of_one) for place in range(nodes)), resource, alike=True)
     found, problems = files.read([Path(text)])
@@ -93,7 +93,7 @@ def pool(text: str, resource: str, quota: int) -> Pool:
     if not having and not problems:
         problems.append(_wrong(text, f"has no Node with {resource}", "give Node objects, or COUNTxSIZE as in 64x8"))
     if problems:
-        raise PolicyError(tuple(problems))
+        raise WrongInput(tuple(problems))
     return Pool(having, resource)
 
 

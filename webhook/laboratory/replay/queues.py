@@ -24,7 +24,7 @@ from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.tree import QuotaTree
 from webhook.dialects.elastic_quota_tree import queue_object_name
 from webhook.dialects.field import is_subdomain
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 
 
 def queue_named(policy: Policy, name: str) -> str | None:
@@ -79,7 +79,7 @@ def _by_itself(queue: Queue) -> Queue:
 def resource_in(policy: Policy, default: str) -> str:
     """Return which resource of ``policy`` a log's jobs ask: ``default``, or the only one that it has.
 
-    Raises PolicyError when neither is there.
+    Raises WrongInput when neither is there.
     """
     nodes: tuple[Queue | Cohort, ...] = (*policy.queues.values(), *policy.cohorts.values())
     covered = {resource for vertex in nodes for group in vertex.resource_groups for resource in group.resources}
@@ -89,7 +89,7 @@ def resource_in(policy: Policy, default: str) -> str:
         return covered.pop()
     what = f"no queue has {default}, which the jobs of this log ask"
     fix = f"give it quota of {default}, or of one resource only"
-    raise PolicyError((Problem("policy", ", ".join(sorted(covered)), what, fix),))
+    raise WrongInput((Problem("policy", ", ".join(sorted(covered)), what, fix),))
 
 
 def capacity(policy: Policy, resource: str) -> float:

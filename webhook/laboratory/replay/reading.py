@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from webhook.core.notation.problem import Problem
-from webhook.errors import PolicyError, in_words
+from webhook.errors import WrongInput, in_words
 from webhook.laboratory.replay import helios, philly, swf
 from webhook.laboratory.replay.job_log import JobLog
 from webhook.laboratory.replay.rows import CsvFormat, fields
@@ -21,12 +21,12 @@ _SWF_ROW: Final = re.compile(r"\s*-?\d[\d.]*(\s+-?\d[\d.]*)+\s*$")
 def read(file: Path) -> JobLog:
     """Return the log in ``file``, in order of submission.
 
-    Raises PolicyError when the file cannot be read, has none of the known formats, or has no job in it.
+    Raises WrongInput when the file cannot be read, has none of the known formats, or has no job in it.
     """
     log = _parse(file.name, _text(file))
     if not log.jobs:
         nothing = Problem(str(file), "no job", "there is nothing to replay", "give a log with jobs that ran")
-        raise PolicyError((*log.all_problems()[:10], nothing))
+        raise WrongInput((*log.all_problems()[:10], nothing))
     log.jobs.sort(key=lambda job: job.submit_seconds)
     return log
 
@@ -37,7 +37,7 @@ def _text(file: Path) -> str:
         return (gzip.decompress(data) if data.startswith(_GZIP) else data).decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         found = Problem(str(file), "", in_words(error), "give a readable text file, gzipped or not")
-        raise PolicyError((found,)) from error
+        raise WrongInput((found,)) from error
 
 
 def _parse(name: str, text: str) -> JobLog:
@@ -51,7 +51,7 @@ def _parse(name: str, text: str) -> JobLog:
     for known in CSV_FORMATS:
         if set(known.columns) <= set(header):
             return known.read(name, header, lines)
-    raise PolicyError((_unknown(f"{name}:{at}", first),))
+    raise WrongInput((_unknown(f"{name}:{at}", first),))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

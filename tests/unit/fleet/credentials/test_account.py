@@ -10,7 +10,7 @@ import yaml
 
 from tests.unit.fleet.credentials.test_kubeconfig import AUTHORITY, good
 from tests.unit.kube.fake_api import FakeApi
-from webhook.errors import NotFound, PolicyError
+from webhook.errors import NotFound, WrongInput
 from webhook.fleet.credentials.account import made
 from webhook.fleet.credentials.kubeconfig import read
 
@@ -59,20 +59,20 @@ async def test_an_authority_in_a_file_is_written_inside(tmp_path: Path) -> None:
 
 
 async def test_what_a_hub_would_refuse_is_said_at_once(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="proxy"):
+    with pytest.raises(WrongInput, match="proxy"):
         await made(Member(), own(tmp_path, **{"proxy-url": "http://proxy:3128"}))
 
 
 async def test_a_member_without_the_account_is_told_what_to_apply(tmp_path: Path) -> None:
     member = Member()
     member.faults.append(NotFound(404, "NotFound", "no such account"))
-    with pytest.raises(PolicyError, match="overlays/fleet-member"):
+    with pytest.raises(WrongInput, match="overlays/fleet-member"):
         await made(member, own(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "current-context: x", "a: [", "contexts: 7"])
 async def test_what_is_no_kubeconfig_is_refused_with_a_fix(tmp_path: Path, text: str) -> None:
     (tmp_path / "kubeconfig").write_text(text)
-    with pytest.raises(PolicyError) as refused:
+    with pytest.raises(WrongInput) as refused:
         await made(Member(), tmp_path / "kubeconfig")
     assert all(problem.fix for problem in refused.value.problems)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.fleet.credentials.kubeconfig import read
 
 AUTHORITY = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n").decode()
@@ -95,14 +95,14 @@ def _no_process_and_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_hostile_kubeconfig_is_refused_and_said_why(case: str) -> None:
     edit, why = HOSTILE[case]
     text = edited(edit)
-    with pytest.raises(PolicyError, match=why):
+    with pytest.raises(WrongInput, match=why):
         read(text, "member m")
 
 
 @pytest.mark.parametrize("case", TEXTS)
 def test_a_text_that_is_no_kubeconfig_is_refused(case: str) -> None:
     text, why = TEXTS[case]
-    with pytest.raises(PolicyError, match=why):
+    with pytest.raises(WrongInput, match=why):
         read(text, "member m")
 
 
@@ -120,7 +120,7 @@ def test_a_kubeconfig_with_a_key_pair_is_taken() -> None:
 
 
 def test_no_secret_stands_in_what_is_said_or_shown() -> None:
-    with pytest.raises(PolicyError) as refused:
+    with pytest.raises(WrongInput) as refused:
         read(edited(lambda d, c, u: u.update(token="secret token")), "member m")
     assert "secret" not in str(refused.value)
     assert "abc.def" not in repr(read(yaml.safe_dump(good()), "member m"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.jobs.objects_of_kinds import load
 from webhook.core.notation import names
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.jobs.compute_class import catalog as compute_class_catalog
 from webhook.jobs.compute_class.catalog import Mode, Rule, parse, shipped
 from webhook.jobs.compute_class.rules import check
@@ -157,7 +157,7 @@ GOOD = (resources.files("webhook.jobs.compute_class") / compute_class_catalog.SH
 )
 def test_a_bad_catalog_says_where(old, new, place):
     assert old in GOOD
-    with pytest.raises(PolicyError) as refusal:
+    with pytest.raises(WrongInput) as refusal:
         parse(GOOD.replace(old, new), "table.yaml")
     paths = [problem.path for problem in refusal.value.problems]
     assert any(path.startswith("table.yaml") and place in path for path in paths), paths
@@ -165,5 +165,5 @@ def test_a_bad_catalog_says_where(old, new, place):
 
 
 def test_a_missing_file_is_a_wrong_input(tmp_path):
-    with pytest.raises(PolicyError):
+    with pytest.raises(WrongInput):
         compute_class_catalog.load(tmp_path / "nowhere.yaml")

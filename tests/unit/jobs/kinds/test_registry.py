@@ -5,7 +5,7 @@ import pytest
 from tests.unit.jobs.objects_of_kinds import CONTEXT, apply
 from webhook.core.notation import names
 from webhook.core.notation.quantity import MILLI
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.jobs.kinds.custom_kinds import load_custom
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
 from webhook.jobs.patches import marking
@@ -119,12 +119,12 @@ def test_what_a_controller_adds_to_pods_can_be_said_for_a_custom_kind_and_correc
     ],
 )
 def test_a_wrong_entry_is_refused_with_its_place(change, place):
-    with pytest.raises(PolicyError) as refusal:
+    with pytest.raises(WrongInput) as refusal:
         load_custom({**SWEEP, **change}, KINDS)
     assert [d for d in refusal.value.problems if d.path == f"kinds.{place}" and d.fix], refusal.value
 
 
 def test_all_wrong_entries_are_told_at_once():
-    with pytest.raises(PolicyError) as refusal:
+    with pytest.raises(WrongInput) as refusal:
         with_custom([{"kind": "A"}, SWEEP, {"extends": "B.c"}])
     assert {d.path.split(".")[0] for d in refusal.value.problems} == {"kinds[0]", "kinds[2]"}

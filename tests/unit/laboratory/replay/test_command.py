@@ -9,7 +9,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.laboratory.replay.command import Options, print_policy, run
 
 HEADER = "timestamp,duration,num_gpus,gpu_time,cluster\n"
@@ -104,7 +104,7 @@ def test_jobs_that_one_policy_has_no_queue_for_are_left_out_of_all_columns(log: 
     problem = json.loads(text)["diagnostics"][0]
     assert (problem["value"], problem["warning"]) == ("lost", True)
     log.write_text(HEADER + ROW.format(minute=2, run=60, gpus=1, vc="lost"))
-    with pytest.raises(PolicyError, match="has no queue for it"):
+    with pytest.raises(WrongInput, match="has no queue for it"):
         simulate(log, str(file))
 
 
@@ -136,14 +136,14 @@ def test_the_printed_built_in_policy_is_a_policy_file(log: Path, tmp_path: Path)
     file.write_text(out.getvalue())
     found = columns(simulate(log, str(file), "reclaim")[1])
     assert {**found[str(file)], "policy": ""} == {**found["reclaim"], "policy": ""}
-    with pytest.raises(PolicyError, match="not one built-in policy"):
+    with pytest.raises(WrongInput, match="not one built-in policy"):
         print_policy(log, [], Options())
 
 
 def test_what_is_no_policy_and_what_a_log_does_not_say_are_refused(log: Path) -> None:
-    with pytest.raises(PolicyError, match="neither a file nor a built-in policy"):
+    with pytest.raises(WrongInput, match="neither a file nor a built-in policy"):
         simulate(log, "generous")
-    with pytest.raises(PolicyError, match="does not say whose jobs"):
+    with pytest.raises(WrongInput, match="does not say whose jobs"):
         simulate(log, options=Options(by_user=True))
 
 

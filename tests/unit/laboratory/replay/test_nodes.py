@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.laboratory.replay.logs import GPU, gpus, job, policy
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.laboratory.replay import queues
 from webhook.laboratory.replay.job_log import Job
 from webhook.laboratory.replay.nodes import StartRule, pool
@@ -55,7 +55,7 @@ def test_nodes_come_from_a_number_or_from_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", ["0x8", "3x0", "0", "999999x8", "missing.yaml"])
 def test_nodes_that_cannot_be_are_told(given: str) -> None:
-    with pytest.raises(PolicyError) as refused:
+    with pytest.raises(WrongInput) as refused:
         pool(given, GPU, 16)
     assert given in str(refused.value)
 

@@ -6,7 +6,7 @@ from tests.unit.core.worlds import cohort, group, policy, queue
 from tests.unit.laboratory.replay.logs import gpus, job
 from webhook.core.model.policy import LocalQueue, Policy, Preemption, PreemptionPolicy, Strategy
 from webhook.dialects import compiler
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.laboratory.replay import built_in, queues
 from webhook.laboratory.replay.job_log import CPU, GPU, JobLog
 
@@ -51,7 +51,7 @@ def test_a_queue_by_itself_keeps_its_nominal_quota_and_its_own_rules_only() -> N
 def test_jobs_ask_the_resource_that_the_policy_has() -> None:
     assert queues.resource_in(TWO, GPU) == GPU
     assert queues.resource_in(policy(queue("a", None, group(default={"amd.com/gpu": 4}))), GPU) == "amd.com/gpu"
-    with pytest.raises(PolicyError, match="no queue has nvidia"):
+    with pytest.raises(WrongInput, match="no queue has nvidia"):
         queues.resource_in(policy(queue("a", None, group(default={"cpu": 4, "memory": 4}))), GPU)
 
 

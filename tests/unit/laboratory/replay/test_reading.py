@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.laboratory.replay.job_log import CPU, GPU, Job, JobLog
 from webhook.laboratory.replay.reading import read
 
@@ -127,7 +127,7 @@ def test_a_bad_row_is_told_with_line_value_and_fix_and_the_others_count(
 
 @pytest.mark.parametrize("text", ["", "name,age\nx,3\n", "hello\n", '{"jobs": []}'])
 def test_another_format_is_refused_with_those_that_there_are(tmp_path: Path, text: str) -> None:
-    with pytest.raises(PolicyError) as caught:
+    with pytest.raises(WrongInput) as caught:
         log_of(tmp_path, text)
     for known in ("SWF", "Philly JSON", "Philly CSV", "Helios cluster_log.csv", "timestamp, duration"):
         assert known in str(caught.value)
@@ -137,12 +137,12 @@ def test_another_format_is_refused_with_those_that_there_are(tmp_path: Path, tex
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "log"
     file.write_bytes(data)
-    with pytest.raises(PolicyError, match="readable text file"):
+    with pytest.raises(WrongInput, match="readable text file"):
         read(file)
 
 
 def test_a_log_without_jobs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="nothing to replay"):
+    with pytest.raises(WrongInput, match="nothing to replay"):
         log_of(tmp_path, PHILLY.splitlines()[0])
-    with pytest.raises(PolicyError, match="no readable JSON"):
+    with pytest.raises(WrongInput, match="no readable JSON"):
         log_of(tmp_path, "[{")

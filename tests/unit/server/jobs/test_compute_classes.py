@@ -10,7 +10,7 @@ from tests.unit.server.reviews import ask, containers, pod, review, view
 from webhook.assembly import webhook
 from webhook.clock import SystemClock
 from webhook.config import Config
-from webhook.errors import PolicyError
+from webhook.errors import WrongInput
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -90,7 +90,7 @@ def parts(table: Path) -> Gate:
 def test_a_table_that_does_not_parse_stops_the_start_with_its_place(tmp_path: Path) -> None:
     table = tmp_path / "classes.yaml"
     table.write_text(TABLE.replace("deny", "forbid"))
-    with pytest.raises(PolicyError, match="known-class"):
+    with pytest.raises(WrongInput, match="known-class"):
         parts(table)
 
 
