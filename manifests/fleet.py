@@ -16,7 +16,7 @@ from manifests import cel, output
 from manifests.cel import Family
 from webhook.core.notation import names
 from webhook.fleet import lost
-from webhook.fleet.policies import multikueue, propagation
+from webhook.fleet.rules import multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind
 from webhook.untyped.paths import render
 

@@ -27,7 +27,7 @@ from webhook.fleet import watching
 from webhook.fleet.credentials import kubeconfig
 from webhook.fleet.jobs.copies import copy_made, copy_read, failing, placed_by_hub, shown, stopped, stops_nobody, wanted
 from webhook.fleet.jobs.member import Member, NoAnswer
-from webhook.fleet.policies import propagation
+from webhook.fleet.rules import propagation
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer
 from webhook.server.review.bounds import VALUES_MAX, crowded
@@ -152,7 +152,7 @@ def watched(api: FakeApi) -> list[Informer[Any]]:
     """Return what a hub watches, at home and in a member."""
     rng = Random(1)
     return [
-        *watching.policies(api, lambda policy: None, rng=rng),
+        *watching.propagations(api, lambda found: None, rng=rng),
         *watching.ledger(api, lambda came, went: None, name="m1", rng=rng),
         *(watching.own_jobs(api, kind, lambda *_: None, rng=rng) for kind in PLACED),
         *(watching.copies(api, kind, "hub", lambda *_: None, name="m1", rng=rng) for kind in PLACED),

@@ -28,7 +28,7 @@ from webhook.fleet.jobs.copies import copy_read, dispatch_of
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
 from webhook.fleet.jobs.member import Member, NoAnswer
-from webhook.fleet.policies.propagation import Propagation, by_namespace
+from webhook.fleet.rules.propagation import Propagation, by_namespace
 from webhook.fleet.watching import Seen
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -75,9 +75,9 @@ class Hub:
         self.fleet = Fleet(api, reached, clock, unswept=set(reached))
         self._rng = rng
         self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
-        self._policies = watching.policies(api, self._policy_changed, rng=rng)
+        self._propagations = watching.propagations(api, self._propagation_changed, rng=rng)
         self.set_up = watching.SetUpFeed(api, self._set_up_changed, rng=rng)
-        self._policies_changed, self._policies_read = True, False
+        self._propagations_changed, self._propagations_read = True, False
         """Until it was read what users want, nothing is offered, and nothing has failed."""
         self._hides_neighbours = hides_neighbours
         self._following: dict[str, asyncio.Task[None]] = {}
@@ -103,7 +103,7 @@ class Hub:
 
     async def run(self) -> None:
         """Place jobs until cancelled."""
-        watches: list[Informer[Any]] = [*self._own, *self._policies, *self.set_up.informers.values()]
+        watches: list[Informer[Any]] = [*self._own, *self._propagations, *self.set_up.informers.values()]
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -190,13 +190,13 @@ class Hub:
             self.fleet.epoch = int(self.fleet.clock.now())
             self._named.set()
         await self._notice_set_back()
-        if not (self.set_up.read and all(informer.synced.is_set() for informer in self._policies)):
+        if not (self.set_up.read and all(informer.synced.is_set() for informer in self._propagations)):
             return
-        if self._policies_changed:
+        if self._propagations_changed:
             self.fleet.set_up = self.set_up.set_up()
-            policies = (each for informer in self._policies for each in informer.records.values())
-            self.fleet.policies = by_namespace(policies)
-            self._policies_changed, self._policies_read = False, True
+            found = (each for informer in self._propagations for each in informer.records.values())
+            self.fleet.propagations = by_namespace(found)
+            self._propagations_changed, self._propagations_read = False, True
         now, offered = asyncio.get_running_loop().time(), self._offers
         self._offers = self.fleet.complete
         if due := now >= self._again_seconds or (self._offers and not offered):
@@ -235,13 +235,15 @@ class Hub:
             self._jobs.pop((kind, old.namespace, old.name), None)
             self._note_unreadable((kind, old.namespace, old.name), unreadable=False)
 
-    def _policy_changed(self, policy: Propagation | None) -> None:
-        if policy is not None and policy.problems:
-            log.warning("fleet.policy", policy=str(policy), problems=[str(each) for each in policy.problems])
-        self._policies_changed = True
+    def _propagation_changed(self, propagation: Propagation | None) -> None:
+        if propagation is not None and propagation.problems:
+            log.warning(
+                "fleet.propagation", propagation=str(propagation), problems=[str(each) for each in propagation.problems]
+            )
+        self._propagations_changed = True
 
     def _set_up_changed(self) -> None:
-        self._policies_changed = True
+        self._propagations_changed = True
 
     def _copy_changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
         changed = new or old
@@ -274,7 +276,7 @@ class Hub:
 
     def _wake(self, which: JobName, is_read: Callable[[], bool] = lambda: False) -> None:
         """Have a job looked at, unless its last look has read what it is woken for."""
-        if which not in self._jobs or not self.fleet.uid or not self._policies_read or is_read():
+        if which not in self._jobs or not self.fleet.uid or not self._propagations_read or is_read():
             return
         if which in self._driven:
             self._woken.setdefault(which, []).append(is_read)

@@ -14,9 +14,9 @@ import orjson
 from webhook.core.ledger import text as ledger_text
 from webhook.core.notation import names
 from webhook.fleet.jobs.copies import placed_by_hub
-from webhook.fleet.policies import multikueue, propagation
-from webhook.fleet.policies.multikueue import Named, SetUp
-from webhook.fleet.policies.propagation import Propagation
+from webhook.fleet.rules import multikueue, propagation
+from webhook.fleet.rules.multikueue import Named, SetUp
+from webhook.fleet.rules.propagation import Propagation
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
@@ -64,7 +64,9 @@ def own_jobs(
     )
 
 
-def policies(api: Api, on_change: Callable[[Propagation | None], None], *, rng: Random) -> list[Informer[Propagation]]:
+def propagations(
+    api: Api, on_change: Callable[[Propagation | None], None], *, rng: Random
+) -> list[Informer[Propagation]]:
     """Return watches of the hub's propagation policies, of whichever of their kinds it has."""
 
     def decode(raw: bytes) -> Propagation:

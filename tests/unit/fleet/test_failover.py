@@ -12,7 +12,7 @@ from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
 from webhook.core.fleet.dispatch import Phase
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.job import SILENT_SECONDS
-from webhook.fleet.policies.propagation import VERSIONS
+from webhook.fleet.rules.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

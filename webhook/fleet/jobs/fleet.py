@@ -7,8 +7,8 @@ import structlog
 
 from webhook.clock import Clock
 from webhook.fleet.jobs.member import Member, NoAnswer
-from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
-from webhook.fleet.policies.propagation import Propagation
+from webhook.fleet.rules.multikueue import NOTHING_SET_UP, SetUp
+from webhook.fleet.rules.propagation import Propagation
 from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)
@@ -32,7 +32,7 @@ class Fleet:
     """Members that were declared lost, and when: nothing is offered to them until they are swept."""
     silent: set[str] = field(default_factory=set)
     """Members whose Lease is not renewed, where that is done: nothing is offered to them."""
-    policies: Mapping[str, list[Propagation]] = field(default_factory=dict)
+    propagations: Mapping[str, list[Propagation]] = field(default_factory=dict)
     """Of the hub's users by namespace: in which members, and what after a failure."""
     set_up: SetUp = NOTHING_SET_UP
     """MultiKueue's: which members the jobs of a queue may be placed in."""

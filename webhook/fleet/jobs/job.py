@@ -26,7 +26,7 @@ from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits, Written
 from webhook.fleet.jobs.telling import Telling
-from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
+from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.reading import status
@@ -88,7 +88,7 @@ class FleetJob:
         self.choice = Choice()
         self._refusals: dict[str, str] = {}
         """Members that could not be asked at the last look, and why."""
-        self._policy: Propagation = ANYWHERE
+        self._propagation: Propagation = ANYWHERE
         self._queue_members: frozenset[str] | None = None
         """The members that its queue's check names; None: it names none, and every member will do."""
         self._reserved: tuple[str, float] | None = None
@@ -124,7 +124,7 @@ class FleetJob:
         sight = None if found is None else found.sight
         if sight is not None and dispatch.holds and sight.cluster != dispatch.cluster:
             await self._telling.hourly(lambda now: changed(self._kind, job, dispatch, now))
-        self._policy = applying(self._fleet.policies, job)
+        self._propagation = applying(self._fleet.propagations, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
         target = await self._target(wish, dispatch, found)
         after = await self._after_failure(wish, dispatch, found)
@@ -218,7 +218,7 @@ class FleetJob:
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
-        self._refusals = {name: why for name in self._fleet.members if (why := self._policy.why_not(name))}
+        self._refusals = {name: why for name in self._fleet.members if (why := self._propagation.why_not(name))}
         self._refusals |= dict.fromkeys(self._fleet.silent, "has not answered for a while")
         if self._queue_members is not None:
             others = self._fleet.members.keys() - self._queue_members
@@ -233,7 +233,7 @@ class FleetJob:
     async def _after_failure(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> AfterFailure:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
         copy = None if found is None or dispatch.phase is not Phase.GRANTED else found.sight.copy
-        waits = self._policy.toleration_seconds
+        waits = self._propagation.toleration_seconds
         if copy is None or not copy.failed or waits is None or not wish.runs:
             return AfterFailure.END
         now = asyncio.get_running_loop().time()
