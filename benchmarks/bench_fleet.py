@@ -25,7 +25,7 @@ import uvloop
 from benchmarks.bench_admission import writes
 from tests.e2e import objects, queues
 from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import Api
 from webhook.kube.http import connect
@@ -72,7 +72,9 @@ async def in_members(hub: Api, names: set[str]) -> None:
         for job in await listed(hub, JOBS):
             dispatch = dispatch_of(job)
             # One that ended meanwhile is nowhere again, and was offered.
-            if dispatch.holds or (dispatch.phase is Phase.NOWHERE and job.get("status", {}).get("completionTime")):
+            if dispatch.holds or (
+                dispatch.phase is DispatchPhase.NOWHERE and job.get("status", {}).get("completionTime")
+            ):
                 left.discard(job["metadata"]["name"])
         assert time.monotonic() < deadline, f"{len(left)} gangs are in no member: {sorted(left)[:5]}"
         await asyncio.sleep(LIST_SECONDS)

@@ -24,7 +24,7 @@ from benchmarks.bench_fleet import JOBS, PODS, create, delete, emptied, in_membe
 from tests.e2e import queues
 from tests.e2e.controlplane.dying_hub import STEPS, WHEN
 from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import Api
 from webhook.kube.http import connect
@@ -60,7 +60,7 @@ async def over(apis: dict[str, Api], name: str, copies: set[str]) -> bool:
     job = await job_of(apis[HUB], name)
     conditions = job.get("status", {}).get("conditions") or ()
     ended = any(each["type"] == "Complete" and each["status"] == "True" for each in conditions)
-    return ended and not left and dispatch_of(job).phase is Phase.NOWHERE
+    return ended and not left and dispatch_of(job).phase is DispatchPhase.NOWHERE
 
 
 async def deaths(fleet: FleetClusters, apis: dict[str, Api]) -> None:

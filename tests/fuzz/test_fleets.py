@@ -19,7 +19,7 @@ from tests.fuzz.objects import METADATA, OTHERS, PROPAGATION, REAL
 from tests.fuzz.strategies import JSON, SCALARS, changed, json_bytes
 from tests.fuzz.test_bytes_that_enter import SANE, STORED_BYTES_MAX, TURNS_MAX, One, identified
 from tests.unit.kube.fake_api import FakeApi
-from webhook.core.fleet.dispatch import Dispatch, Offer, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.text import UnreadableRecord, decode
 from webhook.errors import WrongInput
@@ -37,7 +37,7 @@ from webhook.wire.nesting import shallow
 
 PLACED: Final = [kind for kind in KINDS.values() if kind.placed]
 JOB: Final = KINDS["Job.batch"]
-DISPATCH: Final = Dispatch(Phase.GRANTED, Offer(1, 1), "m1", "cluster", "job-1", "4", "", ())
+DISPATCH: Final = Dispatch(DispatchPhase.GRANTED, Offer(1, 1), "m1", "cluster", "job-1", "4", "", ())
 
 
 COLLECTIONS: Final = ("jobs", "pods", "events", "configmaps")

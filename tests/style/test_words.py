@@ -46,3 +46,12 @@ def test_a_state_is_called_by_one_word_wherever_people_read_it() -> None:
     paths += [p for p in DOCUMENTS if not HISTORY.search(name(p))]
     found = {name(p): lines for p in paths if (lines := [x for x in p.read_text().splitlines() if GIVEN_UP.search(x)])}
     assert found == {}
+
+
+def test_a_term_of_the_glossary_names_one_class() -> None:
+    classes: dict[str, list[str]] = {}
+    for path in MODULES:
+        if name(path).startswith("webhook") and "/laboratory/" not in name(path):
+            for found in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
+                classes.setdefault(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", found).lower(), []).append(name(path))
+    assert {term: classes[term] for term in terms() if len(classes.get(term, ())) > 1} == {}

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from webhook import assembly, config
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.kube.http import HttpApi
 
 STEPS: Final = ("offer", "create", "grant", "permit", "report", "recall", "delete", "prove")
 WHEN: Final = ("before", "after")
 _RECORDS: Final = {
-    Phase.OFFERED: "offer",
-    Phase.GRANTED: "grant",
-    Phase.RECALLED: "recall",
-    Phase.NOWHERE: "prove",
+    DispatchPhase.OFFERED: "offer",
+    DispatchPhase.GRANTED: "grant",
+    DispatchPhase.RECALLED: "recall",
+    DispatchPhase.NOWHERE: "prove",
 }
 
 

@@ -21,7 +21,7 @@ from tests import virtual_loop
 from tests.simulation.fleet.links import Fault
 from tests.simulation.fleet.story import Counts, Story
 from tests.simulation.fleet.weathers import WEATHERS
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 
 ROUGH = "all at once"
 WHAT = ("cut", "crash before", "crash after")
@@ -106,7 +106,7 @@ def main() -> int:
     )
     print(", ".join(f"{weather}: {number}" for weather, number in sorted(weathers.items())))
     print(f"{'phase':10} {'link':14}" + "".join(f"{what:>14}" for what in WHAT))
-    for phase in Phase:
+    for phase in DispatchPhase:
         for fault in Fault:
             print(f"{phase:10} {fault:14}" + "".join(f"{counts[phase, fault, what]:14}" for what in WHAT))
     print(f"{failed} violations")

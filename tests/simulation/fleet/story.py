@@ -15,7 +15,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import fail_all, failover_policy, once
 from webhook.clock import LoopClock
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound
 from webhook.fleet.hub import Hub
@@ -40,7 +40,7 @@ LINGERS = "example.org/slow"
 LEDGER = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
 WHEN = ("before", "after")
 LOOK_SECONDS = 0.02
-AIMED_AT = {Phase.RECALLED: 8, Phase.GRANTED: 6, Phase.OFFERED: 2}
+AIMED_AT = {DispatchPhase.RECALLED: 8, DispatchPhase.GRANTED: 6, DispatchPhase.OFFERED: 2}
 """How many stories lie in wait for gangs in a phase: few crashes would hit the short phases else, and no gang would
 come as far as the later ones if all were hit in the first. Of gangs that are nowhere each crash hits some.
 """
@@ -101,7 +101,7 @@ class Process:
 class Aim:
     """A crash that is lain in wait for."""
 
-    phase: Phase
+    phase: DispatchPhase
     fault: Fault
     """Comes over the link to a gang's member as soon as the gang is in the phase."""
     when: str
@@ -360,14 +360,16 @@ class Story:
     async def _come_to_rest(self) -> None:
         async def over() -> bool:
             return all(
-                ended(job, kind) and record.phase is Phase.NOWHERE
+                ended(job, kind) and record.phase is DispatchPhase.NOWHERE
                 for (kind, job), record in zip(jobs(self.world.hub), self.rules.records().values(), strict=True)
             )
 
         try:
             await self.world.until(over, 1800)
         except TimeoutError:
-            left = {uid: record for uid, record in self.rules.records().items() if record.phase is not Phase.NOWHERE}
+            left = {
+                uid: record for uid, record in self.rules.records().items() if record.phase is not DispatchPhase.NOWHERE
+            }
             raise AssertionError(f"not all at rest: {left}; {self.rules.broken}") from None
         await asyncio.sleep(30)
         if self.hub_queues:

@@ -12,7 +12,7 @@ from tests.unit.fleet.clusters import HUB_ACCOUNT, Side
 from webhook.clock import LoopClock
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
 from webhook.controllers.gangs.silent_hubs import LOOK_SECONDS as HEARD_SECONDS
-from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
 from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
@@ -66,7 +66,9 @@ class OneFault(Story):
 
     async def _busy(self) -> str:
         """Return a member that has or may get a gang, if one is found within a while."""
-        phase = self.chance.choice((Phase.OFFERED, Phase.GRANTED, Phase.GRANTED, Phase.RECALLED))
+        phase = self.chance.choice(
+            (DispatchPhase.OFFERED, DispatchPhase.GRANTED, DispatchPhase.GRANTED, DispatchPhase.RECALLED)
+        )
         found = await self._found(lambda uid, record: record.phase is phase)
         return self.chance.choice([record.member for record in found.values()] or sorted(self.world.members))
 
@@ -90,7 +92,7 @@ class OneFault(Story):
                 found[job["metadata"]["uid"]] = offer.partition(" ")[0]
         return found
 
-    def _held(self, member: str, *phases: Phase) -> set[str]:
+    def _held(self, member: str, *phases: DispatchPhase) -> set[str]:
         records = self.rules.records().items()
         return {uid for uid, record in records if record.member == member and record.phase in phases}
 
@@ -119,7 +121,7 @@ class OneFault(Story):
 
     @staticmethod
     def _named(member: str, uid: str, record: Dispatch) -> bool:
-        here = record.copy_uid == uid if record.holds else record.phase is Phase.OFFERED
+        here = record.copy_uid == uid if record.holds else record.phase is DispatchPhase.OFFERED
         return here and record.member == member
 
 
@@ -132,11 +134,11 @@ class CutOff(OneFault):
         self._begin(member)
         end = began + self.chance.uniform(10, 90)
         await asyncio.sleep(UNDER_WAY_SECONDS)
-        granted = self._held(member, Phase.GRANTED)
+        granted = self._held(member, DispatchPhase.GRANTED)
         since: dict[str, float] = {}
         while loop.time() < end:
             await asyncio.sleep(LOOK_SECONDS)
-            for uid in granted - self._held(member, Phase.GRANTED):
+            for uid in granted - self._held(member, DispatchPhase.GRANTED):
                 self.rules.say(f"{uid} does not stay in {member}, from which nothing is heard: {self._record(uid)}")
             if loop.time() > began + MOVED_SECONDS:
                 self._check_moved(member)
@@ -153,7 +155,7 @@ class CutOff(OneFault):
         self.states[member] = Fault.PASS
 
     def _check_moved(self, member: str) -> None:
-        offered = self._held(member, Phase.OFFERED)
+        offered = self._held(member, DispatchPhase.OFFERED)
         for kind, job in jobs(self.world.hub):
             if job["metadata"]["uid"] in offered and self._waiting(kind, job, member):
                 name = job["metadata"]["name"]
@@ -199,7 +201,7 @@ class DeclaredLost(OneFault):
         self._cut(member, self.chance.choice(FAULTS))
         await asyncio.sleep(self.chance.uniform(0, 20))
         self.rules.forgiven.add(member)
-        held = self._held(member, Phase.GRANTED, Phase.RECALLED)
+        held = self._held(member, DispatchPhase.GRANTED, DispatchPhase.RECALLED)
         self.excused |= {*held, *self._copies(member).values()}
         async for _ in give_up(self.world.hub.admin, KINDS, member, LoopClock(), dry_run=False, force=True):
             pass
@@ -210,7 +212,7 @@ class DeclaredLost(OneFault):
         records = self.rules.records()
         for kind, job in jobs(self.world.hub):
             uid = job["metadata"]["uid"]
-            if uid in held and self._waiting(kind, job, member) and records[uid].phase is Phase.NOWHERE:
+            if uid in held and self._waiting(kind, job, member) and records[uid].phase is DispatchPhase.NOWHERE:
                 self.rules.say(f"{job['metadata']['name']} was given up in {member} and is offered to nobody")
         await asyncio.sleep(self.chance.uniform(0, 30))
         before = self._copies(member)
@@ -239,7 +241,7 @@ class Silent(OneFault):
         began = asyncio.get_running_loop().time()
         self._cut(member, self.chance.choice(FAULTS))
         await asyncio.sleep(UNDER_WAY_SECONDS)
-        held = self._held(member, Phase.GRANTED)
+        held = self._held(member, DispatchPhase.GRANTED)
         promised = {uid for uid in held if self._record(uid).stops_after_seconds}
         self.excused |= {*held, *self._copies(member).values()}
         surely = surely_stopped_seconds(int(self.silent_hub_seconds), GRACE_SECONDS)
@@ -254,12 +256,12 @@ class Silent(OneFault):
             self.rules.say(f"{uid} still runs in {member}, which has heard nothing of its hub for too long")
         while self._now() < began + surely:
             await asyncio.sleep(LOOK_SECONDS)
-            for uid in held - self._held(member, Phase.GRANTED, Phase.RECALLED):
+            for uid in held - self._held(member, DispatchPhase.GRANTED, DispatchPhase.RECALLED):
                 self.rules.say(f"{uid} was given up in {member} before it has surely stopped")
         await asyncio.sleep(max(0.0, began + counted_from + NOTED_SECONDS + surely + NOTED_SECONDS - self._now()))
-        for uid in promised & self._held(member, Phase.GRANTED, Phase.RECALLED):
+        for uid in promised & self._held(member, DispatchPhase.GRANTED, DispatchPhase.RECALLED):
             self.rules.say(f"{uid} waits for {member}, which has surely stopped it")
-        for uid in (held - promised) - self._held(member, Phase.GRANTED, Phase.RECALLED):
+        for uid in (held - promised) - self._held(member, DispatchPhase.GRANTED, DispatchPhase.RECALLED):
             self.rules.say(f"{uid} was given up in {member}, which had not promised to stop it")
         before = self._copies(member)
         self.states[member] = Fault.PASS
@@ -314,13 +316,13 @@ class HubSetBack(OneFault):
     async def _strike_at(self, member: str) -> None:
         side = self.world.hub
         # The backup has gangs that nobody has yet. They run, or have just gone but for their pods, when it is restored.
-        loose = await self._found(lambda uid, record: record.phase is Phase.OFFERED or record == NOWHERE)
+        loose = await self._found(lambda uid, record: record.phase is DispatchPhase.OFFERED or record == NOWHERE)
         backup, before = side.cluster.server.store.backup(), self.rules.records()
-        phase = self.chance.choice((Phase.GRANTED, Phase.RECALLED))
+        phase = self.chance.choice((DispatchPhase.GRANTED, DispatchPhase.RECALLED))
         gone_on = await self._found(lambda uid, record: uid in loose and record.phase is phase)
         await asyncio.sleep(self.chance.choice((0, self.chance.uniform(0, 10))))
         self.excused |= {*before, *self.rules.records()}
-        if phase is Phase.GRANTED:
+        if phase is DispatchPhase.GRANTED:
             member = self.chance.choice([record.member for record in gone_on.values()] or [member])
             self._cut(member, self.chance.choice(FAULTS))
         bumped = self.chance.random() < 0.5

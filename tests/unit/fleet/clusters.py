@@ -14,7 +14,7 @@ from webhook import assembly
 from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config
 from webhook.controllers.ledger.faults import SetBack
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.copies import dispatch_of
@@ -214,7 +214,7 @@ class Fleet:
         assert stored is not None
         conditions = stored.get("status", {}).get("conditions", ())
         ended = {each["type"] for each in conditions if each["status"] == "True"}
-        return bool(ended & {"Succeeded", "Complete"}) and dispatch_of(stored).phase is Phase.NOWHERE
+        return bool(ended & {"Succeeded", "Complete"}) and dispatch_of(stored).phase is DispatchPhase.NOWHERE
 
     async def empty(self, kind: str) -> bool:
         """No member has a copy, a pod or a reservation."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.test_hub import runs_in
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
@@ -18,7 +18,7 @@ COPY = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/train"
 
 
 async def granted(world: Fleet, name: str) -> bool:
-    return dispatch_of(await world.hub.get("Job", name) or {}).phase is Phase.GRANTED
+    return dispatch_of(await world.hub.get("Job", name) or {}).phase is DispatchPhase.GRANTED
 
 
 async def test_a_member_that_does_not_answer_delays_no_offer_to_others() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.job import SILENT_SECONDS
 from webhook.fleet.rules.propagation import VERSIONS
@@ -25,7 +25,7 @@ def true_conditions(job: Mapping[str, Any] | None) -> set[str]:
 
 async def has_failed(world: Fleet, kind: str, name: str) -> bool:
     job = await world.hub.get(kind, name)
-    return "Failed" in true_conditions(job) and dispatch_of(job or {}).phase is Phase.NOWHERE
+    return "Failed" in true_conditions(job) and dispatch_of(job or {}).phase is DispatchPhase.NOWHERE
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -144,7 +144,7 @@ async def test_where_a_policy_suspends_dispatching_nothing_is_offered_until_it_d
         await world.hub.cluster.create(pytorch_job(runtime="5s"))
         await asyncio.sleep(30)
         dispatch = dispatch_of(await world.hub.get("PyTorchJob", "pytorch-test") or {})
-        assert dispatch.phase is Phase.NOWHERE
+        assert dispatch.phase is DispatchPhase.NOWHERE
         assert "suspends dispatching" in dispatch.why
         path = f"/apis/{VERSIONS[0]}/namespaces/{NAMESPACE}/propagationpolicies/for-pytorchjob"
         change = orjson.dumps({"spec": {"suspension": None}})

@@ -11,7 +11,7 @@ import structlog.testing
 from tests.unit.controllers.ledger.test_ledger_rules import waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
 from webhook.clock import LoopClock
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger import pages
 from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
@@ -123,7 +123,7 @@ async def test_a_job_that_is_stopped_in_the_hub_leaves_its_member(how: str) -> N
         await world.until(lambda: world.empty("PyTorchJob"))
         await asyncio.sleep(2)
         job = await world.hub.get(*SEED)
-        assert job is None if how == "deleted" else dispatch_of(job or {}).phase is Phase.NOWHERE
+        assert job is None if how == "deleted" else dispatch_of(job or {}).phase is DispatchPhase.NOWHERE
         if how == "suspended":
             await world.hub.patch(*SEED, {"spec": {"runPolicy": {"suspend": False}}})
             await runs_in(world, 3, 0)
@@ -235,7 +235,7 @@ async def test_a_member_that_hangs_keeps_what_runs_there_and_delays_nobody_else(
         await runs_in(world, 3, 3)
         await world.until(lambda: world.over("PyTorchJob", "two"), 120)
         first = await world.hub.get("PyTorchJob", "one")
-        assert dispatch_of(first or {}).phase is Phase.GRANTED
+        assert dispatch_of(first or {}).phase is DispatchPhase.GRANTED
         world.links["a"].thaw()
         await world.until(lambda: world.over("PyTorchJob", "one"), 120)
         assert await world.empty("PyTorchJob")
@@ -256,7 +256,7 @@ async def test_a_member_that_refuses_the_hubs_credentials_keeps_what_runs_there_
             await runs_in(world, 3, 3)
             await asyncio.sleep(60)
             first = await world.hub.get("PyTorchJob", "one")
-            assert dispatch_of(first or {}).phase is Phase.GRANTED
+            assert dispatch_of(first or {}).phase is DispatchPhase.GRANTED
         said = {each["error"] for each in logged if each["event"] == "fleet.not_answered"}
         assert "a: 401 Unauthorized: the token has expired" in said
         await world.until(lambda: world.over("PyTorchJob", "one"), 120)
@@ -311,7 +311,7 @@ async def test_a_record_that_was_lost_is_found_again_in_the_member() -> None:
         world.start()
         await asyncio.sleep(20)
         job = await world.hub.get(*SEED)
-        assert dispatch_of(job or {}).phase is Phase.GRANTED
+        assert dispatch_of(job or {}).phase is DispatchPhase.GRANTED
         assert await world.places(*SEED) == ["a"]
         await world.until(lambda: world.over(*SEED), 200)
         assert await world.empty("PyTorchJob")
@@ -326,7 +326,7 @@ async def test_a_hub_whose_cluster_is_set_back_while_it_runs_finds_its_gangs_aga
         world.hub.cluster.restore(backup)
         await asyncio.sleep(40)
         job = await world.hub.get(*SEED)
-        assert dispatch_of(job or {}).phase is Phase.GRANTED
+        assert dispatch_of(job or {}).phase is DispatchPhase.GRANTED
         assert await world.places(*SEED) == ["a"]
         await world.until(lambda: world.over(*SEED), 200)
         assert await world.empty("PyTorchJob")
@@ -402,7 +402,7 @@ async def test_a_copy_that_cannot_be_read_is_not_taken_for_gone(monkeypatch: pyt
 
         monkeypatch.setattr(world.links["a"], "request", request)
         await asyncio.sleep(30)
-        assert dispatch_of(await world.hub.get(*SEED) or {}).phase is Phase.GRANTED
+        assert dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.GRANTED
 
 
 async def given_up(world: Fleet, member: str, *, dry_run: bool = False, force: bool = False) -> list[str]:
@@ -471,7 +471,7 @@ async def test_a_pod_that_does_not_go_keeps_its_gang_from_running_elsewhere() ->
         await asyncio.sleep(60)
         assert await world.places(*SEED) == []
         job = await world.hub.get(*SEED)
-        assert dispatch_of(job or {}).phase is Phase.RECALLED
+        assert dispatch_of(job or {}).phase is DispatchPhase.RECALLED
         await world.members["a"].keep_pod("pytorch-test-worker-0", [])
         await world.until(lambda: ran(world))
 

@@ -13,7 +13,7 @@ import yaml
 
 from tests.unit.controllers.ledger.test_ledger_rules import POLICY
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
@@ -51,7 +51,7 @@ async def queueing_fleet() -> AsyncIterator[Fleet]:
         yield world
 
 
-async def phases(world: Fleet, kind: str, *jobs: str) -> list[Phase]:
+async def phases(world: Fleet, kind: str, *jobs: str) -> list[DispatchPhase]:
     return [dispatch_of(await world.hub.get(kind, name) or {}).phase for name in jobs]
 
 
@@ -63,7 +63,7 @@ async def test_one_job_at_a_time_is_offered_and_the_next_when_nothing_is_left_of
             await world.hub.cluster.create(as_written(make(name, runtime="30s")))
             await asyncio.sleep(1)
         await asyncio.sleep(10)
-        assert await phases(world, kind, "one", "two") == [Phase.GRANTED, Phase.NOWHERE]
+        assert await phases(world, kind, "one", "two") == [DispatchPhase.GRANTED, DispatchPhase.NOWHERE]
         assert await world.hub.reserved() == 1
         assert await world.hub.pods() == []
         await world.until(lambda: world.over(kind, "two"), 200)
@@ -81,7 +81,7 @@ async def test_a_slot_is_kept_while_a_pod_is_left_in_the_member() -> None:
             await world.members["a"].keep_pod(pod, ["example.org/slow"])
         await world.hub.delete("PyTorchJob", "one")
         await asyncio.sleep(60)
-        assert await phases(world, "PyTorchJob", "one", "two") == [Phase.RECALLED, Phase.NOWHERE]
+        assert await phases(world, "PyTorchJob", "one", "two") == [DispatchPhase.RECALLED, DispatchPhase.NOWHERE]
         assert await world.hub.reserved() == 1
         for pod in await world.members["a"].pods():
             await world.members["a"].keep_pod(pod, [])
@@ -112,7 +112,7 @@ async def test_a_gang_that_no_member_takes_gives_its_slot_to_the_next_and_waits_
         await asyncio.sleep(5)
         await world.hub.cluster.create(as_written(pytorch_job("two")))
         await world.until(lambda: world.over("PyTorchJob", "two"), 900)
-        assert await phases(world, "PyTorchJob", "one") != [Phase.GRANTED]
+        assert await phases(world, "PyTorchJob", "one") != [DispatchPhase.GRANTED]
 
 
 @pytest.mark.parametrize(("strategy", "passes"), [("StrictFIFO", False), ("BestEffortFIFO", True)])
@@ -124,5 +124,9 @@ async def test_a_queue_of_the_hub_that_blocks_lets_nobody_pass_its_head(strategy
             await world.hub.cluster.create(plain_job(name, pods=pods, runtime="600s"))
             await asyncio.sleep(5)
         await asyncio.sleep(10)
-        small = Phase.GRANTED if passes else Phase.NOWHERE
-        assert await phases(world, "Job", "holds", "head", "small") == [Phase.GRANTED, Phase.NOWHERE, small]
+        small = DispatchPhase.GRANTED if passes else DispatchPhase.NOWHERE
+        assert await phases(world, "Job", "holds", "head", "small") == [
+            DispatchPhase.GRANTED,
+            DispatchPhase.NOWHERE,
+            small,
+        ]

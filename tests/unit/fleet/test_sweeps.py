@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, fleet, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
-from webhook.core.fleet.dispatch import Dispatch, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
 from webhook.errors import Conflict
@@ -59,7 +59,7 @@ async def test_a_hub_that_follows_one_that_died_goes_on_as_soon_as_what_that_one
             return bool(await world.members["a"].all("PyTorchJob"))
 
         async def granted() -> bool:
-            return dispatch_of(await world.hub.get(*SEED) or {}).phase is Phase.GRANTED
+            return dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.GRANTED
 
         await world.until(left)
         world.start()
@@ -118,7 +118,7 @@ async def test_permits_that_were_on_their_way_when_their_hub_was_set_back_reach_
             granted = dispatch_of(await world.hub.get(*SEED) or {})
             # Nobody knows any more that it was granted.
             world.kill()
-            offered = Dispatch(Phase.OFFERED, granted.offer, granted.member, granted.cluster)
+            offered = Dispatch(DispatchPhase.OFFERED, granted.offer, granted.member, granted.cluster)
             await world.hub.patch(*SEED, {"metadata": {"annotations": {names.DISPATCH: encode(offered)}}})
         world.start()
 

@@ -20,7 +20,7 @@ from webhook.controllers.gangs import gated_pods, requeues, siblings
 from webhook.controllers.gangs.pods_ready import PodsReady
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Reservation
 from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.engine import EnsembleEngine
@@ -224,7 +224,7 @@ class Stops:
                 return
             self._looked.add(name)
         parts = siblings.running_parts((reservation, *self._siblings(job.uid, batch)), self._view.jobs)
-        if parts[0][0].dispatch in (Phase.GRANTED, Phase.RECALLED):
+        if parts[0][0].dispatch in (DispatchPhase.GRANTED, DispatchPhase.RECALLED):
             # Its member sees to it that it is whole; that none is heard of is no reason to stop it.
             self._pods_ready.forget(name)
             return

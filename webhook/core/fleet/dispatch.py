@@ -36,7 +36,7 @@ class Offer(NamedTuple):
 NO_OFFER: Final = Offer(0, 0)
 
 
-class Phase(StrEnum):
+class DispatchPhase(StrEnum):
     """How far a gang's dispatch has come."""
 
     NOWHERE = "nowhere"
@@ -64,18 +64,18 @@ class Event(StrEnum):
     """A copy with a permit was found that the record had lost."""
 
 
-TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
-    (Phase.NOWHERE, Event.OFFER): Phase.OFFERED,
-    (Phase.NOWHERE, Event.ADOPT): Phase.GRANTED,
-    (Phase.OFFERED, Event.OFFER): Phase.OFFERED,
-    (Phase.OFFERED, Event.WITHDRAW): Phase.NOWHERE,
-    (Phase.OFFERED, Event.GRANT): Phase.GRANTED,
-    (Phase.OFFERED, Event.ADOPT): Phase.GRANTED,
-    (Phase.GRANTED, Event.GRANT): Phase.GRANTED,
-    (Phase.GRANTED, Event.RECALL): Phase.RECALLED,
-    (Phase.RECALLED, Event.PROVE): Phase.NOWHERE,
-    (Phase.GRANTED, Event.LOSE): Phase.NOWHERE,
-    (Phase.RECALLED, Event.LOSE): Phase.NOWHERE,
+TRANSITIONS: Final[Mapping[tuple[DispatchPhase, Event], DispatchPhase]] = {
+    (DispatchPhase.NOWHERE, Event.OFFER): DispatchPhase.OFFERED,
+    (DispatchPhase.NOWHERE, Event.ADOPT): DispatchPhase.GRANTED,
+    (DispatchPhase.OFFERED, Event.OFFER): DispatchPhase.OFFERED,
+    (DispatchPhase.OFFERED, Event.WITHDRAW): DispatchPhase.NOWHERE,
+    (DispatchPhase.OFFERED, Event.GRANT): DispatchPhase.GRANTED,
+    (DispatchPhase.OFFERED, Event.ADOPT): DispatchPhase.GRANTED,
+    (DispatchPhase.GRANTED, Event.GRANT): DispatchPhase.GRANTED,
+    (DispatchPhase.GRANTED, Event.RECALL): DispatchPhase.RECALLED,
+    (DispatchPhase.RECALLED, Event.PROVE): DispatchPhase.NOWHERE,
+    (DispatchPhase.GRANTED, Event.LOSE): DispatchPhase.NOWHERE,
+    (DispatchPhase.RECALLED, Event.LOSE): DispatchPhase.NOWHERE,
 }
 """All that may happen; what is not here is a bug."""
 
@@ -84,7 +84,7 @@ TRANSITIONS: Final[Mapping[tuple[Phase, Event], Phase]] = {
 class Dispatch:
     """The hub's record of one gang."""
 
-    phase: Phase = Phase.NOWHERE
+    phase: DispatchPhase = DispatchPhase.NOWHERE
     offer: Offer = NO_OFFER
     """The last one that was made."""
     member: str = ""
@@ -103,7 +103,7 @@ class Dispatch:
     @property
     def holds(self) -> bool:
         """Whether pods of it may exist in a member."""
-        return self.phase in (Phase.GRANTED, Phase.RECALLED)
+        return self.phase in (DispatchPhase.GRANTED, DispatchPhase.RECALLED)
 
     def offered(self, epoch: int, member: str, cluster: str, why: str = "") -> "Dispatch":
         """Return it offered to ``member``, by a number that no earlier offer of this gang had.
@@ -161,7 +161,7 @@ class Dispatch:
         """Return it free to be offered elsewhere, by somebody's word or its member's promise alone."""
         return Dispatch(self._after(Event.LOSE), self.offer, why=why, failed=self.failed)
 
-    def _after(self, event: Event) -> Phase:
+    def _after(self, event: Event) -> DispatchPhase:
         after = TRANSITIONS.get((self.phase, event))
         assert after is not None, f"{event} of a gang that is {self.phase}"
         return after

@@ -8,7 +8,7 @@ Then that no pod is listed. In another order a pod may come between two reads. A
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from webhook.core.fleet.dispatch import Dispatch, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 
 
 class Evidence(IntEnum):
@@ -35,7 +35,7 @@ class Proof:
     def proves(self, dispatch: Dispatch) -> bool:
         """Return whether ``dispatch`` may be left by it."""
         this = (dispatch.cluster, dispatch.copy_uid) == (self.cluster, self.copy_uid)
-        return this and dispatch.phase is Phase.RECALLED and self.wanted is Evidence.COMPLETE
+        return this and dispatch.phase is DispatchPhase.RECALLED and self.wanted is Evidence.COMPLETE
 
 
 def begun(dispatch: Dispatch) -> Proof:

@@ -7,7 +7,7 @@ process may crash, sleep or lose an answer anywhere: whoever asks again is told 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webhook.core.fleet.dispatch import Dispatch, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy, Sight
 
 
@@ -74,14 +74,14 @@ def next_step(
     chosen for a gang that is nowhere or only offered. ``complete``: every member was swept since the hub's record was
     lost or set back (rule P4); until then nothing is offered or granted.
     """
-    if dispatch.phase is Phase.NOWHERE:
+    if dispatch.phase is DispatchPhase.NOWHERE:
         return HubStep.OFFER if wish.runs and moves and complete else HubStep.NOTHING
-    if dispatch.phase is Phase.OFFERED:
+    if dispatch.phase is DispatchPhase.OFFERED:
         return _offered(wish, dispatch, sight, moves=moves, complete=complete)
     if sight is None or sight.cluster != dispatch.cluster:
         # P3: unreachable is not gone. P5: nor is what another cluster does not have.
         return HubStep.NOTHING
-    if dispatch.phase is Phase.GRANTED:
+    if dispatch.phase is DispatchPhase.GRANTED:
         return _granted(wish, dispatch, sight, after_failure)
     copy = sight.copy
     return HubStep.DELETE if copy is not None and copy.uid == dispatch.copy_uid and not copy.deleting else HubStep.PROVE

@@ -7,7 +7,7 @@ name then it will never name, unless the record itself was set back (rule P4).
 from collections.abc import Iterable
 from enum import StrEnum
 
-from webhook.core.fleet.dispatch import Dispatch, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy
 
 
@@ -42,7 +42,10 @@ def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool,
     if dispatch.holds and (dispatch.cluster, dispatch.copy_uid) == (cluster, copy.uid):
         return Verdict.KEEP
     if not copy.permitted:
-        current = dispatch.phase is Phase.OFFERED and (dispatch.cluster, dispatch.offer) == (cluster, copy.offer)
+        current = dispatch.phase is DispatchPhase.OFFERED and (dispatch.cluster, dispatch.offer) == (
+            cluster,
+            copy.offer,
+        )
         if not current:
             return Verdict.SWEEP
         return Verdict.KEEP if swept else Verdict.REVOKE

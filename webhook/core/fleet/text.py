@@ -3,9 +3,9 @@
 import json
 from typing import Final
 
-from webhook.core.fleet.dispatch import Dispatch, Offer, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 
-_NAMED: Final = (Phase.GRANTED, Phase.RECALLED)
+_NAMED: Final = (DispatchPhase.GRANTED, DispatchPhase.RECALLED)
 OFFER_DIGITS: Final = 40
 
 
@@ -33,7 +33,7 @@ def decode(written: object) -> Dispatch:
     """Return the dispatch that was written. Raises UnreadableRecord."""
     try:
         fields = json.loads(written)  # type: ignore[arg-type]
-        phase, offer = Phase(fields["phase"]), offer_of(fields["offer"])
+        phase, offer = DispatchPhase(fields["phase"]), offer_of(fields["offer"])
         told = [fields.get(key, "") for key in ("member", "cluster", "copy", "version", "why")]
         member, cluster, copy, version, why = (each if isinstance(each, str) else "" for each in told)
         listed = fields.get("failed", ())
@@ -42,7 +42,7 @@ def decode(written: object) -> Dispatch:
         promised = int(stops) if isinstance(stops, str) and stops.isdecimal() and len(stops) < OFFER_DIGITS else 0
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
-    if (phase is not Phase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
+    if (phase is not DispatchPhase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
         raise UnreadableRecord(f"it says {phase} and not where")
     return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised)
 

@@ -11,7 +11,7 @@ import orjson
 import structlog
 
 from webhook.core.fleet import proof
-from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next_step, why_not
@@ -114,8 +114,8 @@ class FleetJob:
             dispatch = self._known = dispatch_of(job)
             if settled := replace(dispatch, why="") == replace(before, why=""):
                 break
-        self.waits_for = dispatch.member if dispatch.phase in (Phase.OFFERED, Phase.RECALLED) else ""
-        self.look_at_seconds = 0.0 if dispatch.phase is Phase.RECALLED else inf
+        self.waits_for = dispatch.member if dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.RECALLED) else ""
+        self.look_at_seconds = 0.0 if dispatch.phase is DispatchPhase.RECALLED else inf
         if not settled:
             return HubStep.NOTHING
         if found is not None and found.sight.copy is not None:
@@ -143,14 +143,14 @@ class FleetJob:
     @staticmethod
     def _rests(wish: Wish, dispatch: Dispatch, sight: Sight | None) -> bool:
         """Return whether a gang waits for nothing that only a look would show."""
-        if dispatch.phase is Phase.NOWHERE:
+        if dispatch.phase is DispatchPhase.NOWHERE:
             return not wish.runs
-        copy = None if sight is None or dispatch.phase is not Phase.GRANTED else sight.copy
+        copy = None if sight is None or dispatch.phase is not DispatchPhase.GRANTED else sight.copy
         return copy is not None and copy.permitted and not (copy.finished or copy.deleting)
 
     def runs_in(self, member: str) -> bool:
         """Return whether its copy in a member has a permit, by what was read last."""
-        return self._known.phase is Phase.GRANTED and self._known.member == member
+        return self._known.phase is DispatchPhase.GRANTED and self._known.member == member
 
     def runs_as_read(self, cluster: str, copy: Copy) -> bool:
         """Return whether this is the copy that its record names, and nothing was written to it since the last step."""
@@ -173,7 +173,7 @@ class FleetJob:
         metadata = paths.find_mapping(job, ("metadata",))
         noted = {**paths.find_mapping(metadata, ("annotations",)), names.DISPATCH: encode(dispatch)}
         kept = [each for each in metadata.get("finalizers") or () if each != names.DISPATCH]
-        if dispatch.phase is not Phase.NOWHERE:
+        if dispatch.phase is not DispatchPhase.NOWHERE:
             kept.append(names.DISPATCH)
         patch = [
             *_only(metadata),
@@ -188,7 +188,7 @@ class FleetJob:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, member: str, phase: Phase = Phase.NOWHERE) -> Look | None:
+    async def _look(self, member: str, phase: DispatchPhase = DispatchPhase.NOWHERE) -> Look | None:
         if member not in self._fleet.members:
             return None
         try:
@@ -232,7 +232,7 @@ class FleetJob:
 
     async def _after_failure(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> AfterFailure:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
-        copy = None if found is None or dispatch.phase is not Phase.GRANTED else found.sight.copy
+        copy = None if found is None or dispatch.phase is not DispatchPhase.GRANTED else found.sight.copy
         waits = self._propagation.toleration_seconds
         if copy is None or not copy.failed or waits is None or not wish.runs:
             return AfterFailure.END
@@ -252,7 +252,7 @@ class FleetJob:
 
     async def _waits_on(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> bool:
         """Return whether the member that has the offer may still take it."""
-        if dispatch.phase is not Phase.OFFERED:
+        if dispatch.phase is not DispatchPhase.OFFERED:
             return False
         now = asyncio.get_running_loop().time()
         if self._offered is None or self._offered[0].offer != dispatch.offer:
@@ -334,7 +334,7 @@ class FleetJob:
                 case _:
                     await self._say_why(job, dispatch)
                     await self._mirror(job, dispatch, found)
-                    if dispatch.phase is Phase.NOWHERE and stopped(self._kind, job):
+                    if dispatch.phase is DispatchPhase.NOWHERE and stopped(self._kind, job):
                         await self._store_status(job, {})
                     return HubStep.NOTHING
         except NoAnswer as error:
@@ -359,7 +359,7 @@ class FleetJob:
     def _watches(self, dispatch: Dispatch) -> HubStep:
         """Look again when its member shows what it does with a copy as it was just written; or says why it waits."""
         self.waits_for = ""
-        if dispatch.phase is Phase.OFFERED:
+        if dispatch.phase is DispatchPhase.OFFERED:
             now = asyncio.get_running_loop().time()
             self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
         return HubStep.NOTHING
@@ -370,7 +370,7 @@ class FleetJob:
         That one may not reach the same members, and would write it back as soon as it sees it changed.
         """
         why, now = self._why(), asyncio.get_running_loop().time()
-        if dispatch.phase is not Phase.NOWHERE or not self._refusals or why == dispatch.why:
+        if dispatch.phase is not DispatchPhase.NOWHERE or not self._refusals or why == dispatch.why:
             return
         if dispatch.why in ("", self._said[0]) or now >= self._said[1] + REST_SECONDS:
             self._said = why, now
@@ -449,7 +449,7 @@ class FleetJob:
 
     async def _mirror(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
         """Show the member's status on the hub's job while it runs there."""
-        if dispatch.phase is not Phase.GRANTED or found is None or found.object is None:
+        if dispatch.phase is not DispatchPhase.GRANTED or found is None or found.object is None:
             return
         copy = found.sight.copy
         # How it ended is shown when it is known that it is not tried elsewhere: a Job cannot take that back.

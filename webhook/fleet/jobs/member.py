@@ -16,7 +16,7 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.ledger_book import LedgerBook
-from webhook.core.fleet.dispatch import Dispatch, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.permit import permit_text, revoked_text
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
@@ -157,7 +157,9 @@ class Member:
         await self.cluster()
         await self._ledger()
 
-    async def look(self, kind: JobKind, namespace: str, name: str, phase: Phase = Phase.NOWHERE) -> Look:
+    async def look(
+        self, kind: JobKind, namespace: str, name: str, phase: DispatchPhase = DispatchPhase.NOWHERE
+    ) -> Look:
         """Return what it has of one gang, which is in this ``phase``. Raises NoAnswer.
 
         Of one that was granted, and has its permit, it does not matter what its ledger says.
@@ -165,10 +167,10 @@ class Member:
         cluster, found, ledger = await asyncio.gather(
             self.cluster(),
             self._get(object_path(kind, namespace, name)),
-            self._ledger() if phase in (Phase.NOWHERE, Phase.OFFERED) else _nothing(),
+            self._ledger() if phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED) else _nothing(),
         )
         copy = None if found is None else copy_read(kind, found)
-        if phase is Phase.GRANTED and copy is not None and not copy.permitted:
+        if phase is DispatchPhase.GRANTED and copy is not None and not copy.permitted:
             ledger = await self._ledger()
         reserved = copy is not None and ledger is not None and copy.uid in ledger.entries
         knows = ledger is not None and ledger.knows_permits

@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.fleet import text as placed
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.fleet.permit import permits
 from webhook.core.model.shared import shared
 from webhook.core.notation import names
@@ -118,14 +118,14 @@ def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite]) -> str:
     return marked or made_for(paths.find_mapping(metadata, ("labels",)))
 
 
-def _dispatch(kind: JobKind, marks: Mapping[str, Any]) -> Phase:
+def _dispatch(kind: JobKind, marks: Mapping[str, Any]) -> DispatchPhase:
     if not kind.given_manager or names.DISPATCH not in marks:
-        return Phase.NOWHERE
+        return DispatchPhase.NOWHERE
     try:
         return placed.decode(marks[names.DISPATCH]).phase
     except placed.UnreadableRecord:
         # The hub leaves it alone until somebody has looked, and so does the quota that it holds.
-        return Phase.GRANTED
+        return DispatchPhase.GRANTED
 
 
 def unread(kind: JobKind, obj: Mapping[str, Any], error: Exception) -> JobRecord:

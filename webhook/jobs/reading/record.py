@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.shared import shared
@@ -190,7 +190,7 @@ class JobRecord:
     """The priority class that it names and that does not exist (yet): it waits until it does."""
     admission_gates: str = ""
     """Who has to agree, by the annotation that Kueue honours too, before it is queued."""
-    dispatch: Phase = Phase.NOWHERE
+    dispatch: DispatchPhase = DispatchPhase.NOWHERE
     """Of a hub's job: how far it has come into a member."""
     awaits_permit: bool = False
     """A copy from a hub that has not given leave to start it: it is reserved for, and waits."""
@@ -231,7 +231,7 @@ class JobRecord:
     @property
     def placed(self) -> bool:
         """A member may run it: what it holds here stays held whatever pods there are here."""
-        return self.dispatch is not Phase.NOWHERE
+        return self.dispatch is not DispatchPhase.NOWHERE
 
     @property
     def attempts(self) -> int:

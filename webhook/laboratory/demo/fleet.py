@@ -18,7 +18,7 @@ import orjson
 from webhook import assembly
 from webhook.clock import Clock, SystemClock
 from webhook.config import Config
-from webhook.core.fleet.dispatch import Dispatch, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.copies import dispatch_of
@@ -126,7 +126,7 @@ class _Watcher:
             for member, number in running.items():
                 if number == size and gang.places[-1:] != [member]:
                     gang.places.append(member)
-            gang.ended = dispatch.phase is Phase.NOWHERE and _complete(job)
+            gang.ended = dispatch.phase is DispatchPhase.NOWHERE and _complete(job)
             if (told := _told(dispatch, running, size, gang)) != gang.told:
                 gang.told = told
                 say(f"{now:5.1f} s  {name:<10} {told}")
@@ -142,13 +142,13 @@ def _told(dispatch: Dispatch, running: dict[str, int], size: int, gang: _Seen) -
         return f"ends in {dispatch.member}"
     why = f" ({shorten(dispatch.why, REASON_CHARACTERS, placeholder=' …')})" if dispatch.why else ""
     match dispatch.phase:
-        case Phase.OFFERED:
+        case DispatchPhase.OFFERED:
             return f"is offered to {dispatch.member}{why}"
-        case Phase.GRANTED:
+        case DispatchPhase.GRANTED:
             return f"has its room in {dispatch.member}: its pods may start"
-        case Phase.RECALLED:
+        case DispatchPhase.RECALLED:
             return f"leaves {dispatch.member}, where it has not run"
-        case Phase.NOWHERE:
+        case DispatchPhase.NOWHERE:
             return f"waits{why}" if why else f"is submitted: {size} pods, {size} GPUs"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from webhook.core.fleet.dispatch import TRANSITIONS, Dispatch, Event, Offer, Phase
+from webhook.core.fleet.dispatch import TRANSITIONS, Dispatch, DispatchPhase, Event, Offer
 from webhook.core.fleet.permit import permit_text, permits
 from webhook.core.fleet.text import decode, encode
 
@@ -13,7 +13,7 @@ GRANTED = OFFERED.granted("copy", "17")
 
 
 def test_a_gang_that_may_have_pods_is_left_by_proof_or_somebodys_word_alone() -> None:
-    may_have_pods = {Phase.GRANTED, Phase.RECALLED}
+    may_have_pods = {DispatchPhase.GRANTED, DispatchPhase.RECALLED}
     out = {
         event
         for (before, event), after in TRANSITIONS.items()
@@ -23,10 +23,10 @@ def test_a_gang_that_may_have_pods_is_left_by_proof_or_somebodys_word_alone() ->
 
 
 IN = {
-    Phase.NOWHERE: Dispatch(),
-    Phase.OFFERED: OFFERED,
-    Phase.GRANTED: GRANTED,
-    Phase.RECALLED: GRANTED.recalled("over"),
+    DispatchPhase.NOWHERE: Dispatch(),
+    DispatchPhase.OFFERED: OFFERED,
+    DispatchPhase.GRANTED: GRANTED,
+    DispatchPhase.RECALLED: GRANTED.recalled("over"),
 }
 BY: dict[Event, Callable[[Dispatch], Dispatch]] = {
     Event.OFFER: lambda dispatch: dispatch.offered(3, "b", "cluster-b"),
@@ -47,27 +47,27 @@ recalled   -        -         -        -         nowhere  nowhere  -
 """What follows each event in each phase; a line where it must not happen."""
 
 
-def drawn() -> Iterator[tuple[Phase, Event, str]]:
+def drawn() -> Iterator[tuple[DispatchPhase, Event, str]]:
     events, *rows = (line.split() for line in DRAWN.strip().splitlines())
     for phase, *after in rows:
-        yield from ((Phase(phase), Event(event), follows) for event, follows in zip(events, after, strict=True))
+        yield from ((DispatchPhase(phase), Event(event), follows) for event, follows in zip(events, after, strict=True))
 
 
 @pytest.mark.parametrize(("phase", "event", "follows"), list(drawn()))
-def test_what_may_follow_what_is_the_one_table(phase: Phase, event: Event, follows: str) -> None:
+def test_what_may_follow_what_is_the_one_table(phase: DispatchPhase, event: Event, follows: str) -> None:
     assert TRANSITIONS.get((phase, event), "-") == follows
     if follows == "-":
         with pytest.raises(AssertionError, match=f"{event} of a gang that is {phase}"):
             BY[event](IN[phase])
     else:
         after = BY[event](IN[phase])
-        assert after.phase is Phase(follows)
+        assert after.phase is DispatchPhase(follows)
         assert decode(encode(after)) == after
         assert bool(after.copy_uid) == after.holds
 
 
 def test_the_table_speaks_of_each_phase_and_event() -> None:
-    assert len(list(drawn())) == len(Phase) * len(Event)
+    assert len(list(drawn())) == len(DispatchPhase) * len(Event)
 
 
 def test_a_permit_is_for_one_copy_at_a_time() -> None:
@@ -93,7 +93,7 @@ def test_no_offer_bears_the_number_of_another(dispatch: Dispatch, again: Dispatc
 def test_an_adopted_copy_keeps_numbers_growing() -> None:
     adopted = OFFERED.adopted(Offer(2, 9), "b", "cluster-b", "copy")
     assert adopted.offer == OFFERED.offer
-    assert (adopted.phase, adopted.member, adopted.copy_uid) == (Phase.GRANTED, "b", "copy")
+    assert (adopted.phase, adopted.member, adopted.copy_uid) == (DispatchPhase.GRANTED, "b", "copy")
 
 
 @pytest.mark.parametrize(

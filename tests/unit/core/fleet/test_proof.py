@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.core.fleet.members import HUB, Member, Stored
-from webhook.core.fleet.dispatch import Dispatch, Offer, Phase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.proof import Evidence, Proof, begun
 
-RECALLED = Dispatch(Phase.RECALLED, Offer(1, 1), "a", "cluster", "copy", "7")
+RECALLED = Dispatch(DispatchPhase.RECALLED, Offer(1, 1), "a", "cluster", "copy", "7")
 
 
 def answer(member: Member, proof: Proof) -> bool:
@@ -43,9 +43,9 @@ def test_what_is_found_again_begins_the_proof_again() -> None:
 @pytest.mark.parametrize(
     "dispatch",
     [
-        Dispatch(Phase.GRANTED, RECALLED.offer, "a", "cluster", "copy"),
-        Dispatch(Phase.RECALLED, RECALLED.offer, "a", "cluster", "another copy"),
-        Dispatch(Phase.RECALLED, RECALLED.offer, "a", "another cluster", "copy"),
+        Dispatch(DispatchPhase.GRANTED, RECALLED.offer, "a", "cluster", "copy"),
+        Dispatch(DispatchPhase.RECALLED, RECALLED.offer, "a", "cluster", "another copy"),
+        Dispatch(DispatchPhase.RECALLED, RECALLED.offer, "a", "another cluster", "copy"),
     ],
     ids=["granted", "another copy", "another cluster"],
 )

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.unit.core.fleet.world import JOBS, LONG, MEMBERS, World
-from webhook.core.fleet.dispatch import Phase
+from webhook.core.fleet.dispatch import DispatchPhase
 
 WALKS = 25
 MOVES = 2500
@@ -31,7 +31,7 @@ def whole(world: World) -> None:
 
 
 def at_rest(world: World) -> bool:
-    ended = all(job.over and job.dispatch.phase is Phase.NOWHERE for job in world.jobs.values())
+    ended = all(job.over and job.dispatch.phase is DispatchPhase.NOWHERE for job in world.jobs.values())
     empty = all(not m.reserved and not any(m.pods.values()) for m in world.members.values())
     copies = any(found.hub for m in world.members.values() for found in m.objects.values())
     return ended and empty and not copies
@@ -73,7 +73,7 @@ def test_a_permit_that_lands_long_after_its_record_was_set_back_starts_nothing(s
     chance = Random(seed)
     for _ in range(20):
         world = World()
-        while not any(job.dispatch.phase is Phase.OFFERED for job in world.jobs.values()):
+        while not any(job.dispatch.phase is DispatchPhase.OFFERED for job in world.jobs.values()):
             world.walk(chance, 5, faults=0.0, **LATE)
         world.walk(chance, chance.randrange(30), faults=0.0, **LATE)
         world.back_up()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Phase
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.silence import Heard, longest_grace_seconds, surely_stopped_seconds
 from webhook.core.fleet.steps import HubStep, Wish, next_step
@@ -63,4 +63,4 @@ def test_a_copy_that_was_given_up_is_permitted_no_more() -> None:
     assert verdict(GIVEN_UP, "cluster-a", GRANTED, swept=True, complete=True) is Verdict.KEEP
     for elsewhere in (NOWHERE, OFFERED.offered(3, "b", "cluster-b"), replace(GRANTED, copy_uid="another")):
         assert verdict(GIVEN_UP, "cluster-a", elsewhere, swept=True, complete=True) is Verdict.SWEEP
-    assert GRANTED.lost("silent").phase is Phase.NOWHERE
+    assert GRANTED.lost("silent").phase is DispatchPhase.NOWHERE

@@ -11,7 +11,7 @@ from random import Random
 
 from tests.unit.core.fleet.members import HUB, Member, Stored
 from webhook.core.fleet import proof, strays
-from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Offer, Phase
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, is_copy, next_step
@@ -230,7 +230,7 @@ class World:
         """The next member after the one it is offered to, where that one does not answer or cannot take it."""
         wish, dispatch = known.wish, known.dispatch
         current = mind.sights.get((dispatch.member, job))
-        if dispatch.phase is Phase.OFFERED and current is not None and eligible(wish, current):
+        if dispatch.phase is DispatchPhase.OFFERED and current is not None and eligible(wish, current):
             return None
         start = MEMBERS.index(dispatch.member) + 1 if dispatch.member else 0
         for name in (*MEMBERS[start:], *MEMBERS[:start]):

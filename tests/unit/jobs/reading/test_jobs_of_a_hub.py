@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.core.fleet.dispatch import NOWHERE, Phase
+from webhook.core.fleet.dispatch import NOWHERE, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS, of_hub
@@ -27,20 +27,20 @@ def pytorch_job(record: str | None = None, **run_policy: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("record", "phase"),
     [
-        (None, Phase.NOWHERE),
-        (encode(NOWHERE), Phase.NOWHERE),
-        (encode(OFFERED), Phase.OFFERED),
-        (encode(OFFERED.granted("copy", "7")), Phase.GRANTED),
-        (encode(OFFERED.granted("copy", "7").recalled("over")), Phase.RECALLED),
-        ("edited by hand", Phase.GRANTED),
+        (None, DispatchPhase.NOWHERE),
+        (encode(NOWHERE), DispatchPhase.NOWHERE),
+        (encode(OFFERED), DispatchPhase.OFFERED),
+        (encode(OFFERED.granted("copy", "7")), DispatchPhase.GRANTED),
+        (encode(OFFERED.granted("copy", "7").recalled("over")), DispatchPhase.RECALLED),
+        ("edited by hand", DispatchPhase.GRANTED),
     ],
 )
 def test_a_record_says_whether_a_member_may_run_it_and_one_that_says_nothing_that_it_may(
-    record: str | None, phase: Phase
+    record: str | None, phase: DispatchPhase
 ) -> None:
     job = pytorch_job(record)
     assert read(IN_HUB["PyTorchJob.kubeflow.org"], job, NO_CONTEXT, IN_HUB).dispatch is phase
-    assert read(KINDS["PyTorchJob.kubeflow.org"], job, NO_CONTEXT).dispatch is Phase.NOWHERE, "not in a hub"
+    assert read(KINDS["PyTorchJob.kubeflow.org"], job, NO_CONTEXT).dispatch is DispatchPhase.NOWHERE, "not in a hub"
 
 
 @pytest.mark.parametrize(("written", "stored"), [({}, names.HUB_MANAGER), ({"managedBy": "me"}, "me")])
