@@ -109,54 +109,26 @@ SelectorOption = Annotated[
 ]
 
 
-def _each(name: str, jobs: list[str], selector: str | None, namespace: str | None, kubeconfig: Path | None) -> None:
-    from webhook.commands import owner_verbs  # noqa: PLC0415
+def _add_owner_verb(verb: str, summary: str) -> None:
+    @app.command(verb, help=summary, rich_help_panel=_JOBS)
+    def _command(
+        jobs: Jobs,
+        selector: SelectorOption = None,
+        namespace: NamespaceOption = None,
+        kubeconfig: KubeconfigOption = None,
+    ) -> None:
+        from webhook.commands import owner_verbs  # noqa: PLC0415
 
-    asyncio.run(owner_verbs.each(owner_verbs.VERBS[name], jobs, selector, namespace, kubeconfig))
-
-
-@app.command(rich_help_panel=_JOBS)
-def hold(
-    jobs: Jobs,
-    selector: SelectorOption = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Keep jobs from starting, or stop them whole, until they are released: they keep their place."""
-    _each("hold", jobs, selector, namespace, kubeconfig)
+        asyncio.run(owner_verbs.each(owner_verbs.VERBS[verb], jobs, selector, namespace, kubeconfig))
 
 
-@app.command(rich_help_panel=_JOBS)
-def release(
-    jobs: Jobs,
-    selector: SelectorOption = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Let held jobs wait for their turn again."""
-    _each("release", jobs, selector, namespace, kubeconfig)
-
-
-@app.command(rich_help_panel=_JOBS)
-def cancel(
-    jobs: Jobs,
-    selector: SelectorOption = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Delete jobs and their pods, whether they wait or run."""
-    _each("cancel", jobs, selector, namespace, kubeconfig)
-
-
-@app.command(rich_help_panel=_JOBS)
-def top(
-    jobs: Jobs,
-    selector: SelectorOption = None,
-    namespace: NamespaceOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """Move waiting jobs to the front of their priority in their queue; needs the verb top on workloads."""
-    _each("top", jobs, selector, namespace, kubeconfig)
+for _verb, _summary in {
+    "hold": "Keep jobs from starting, or stop them whole, until they are released: they keep their place.",
+    "release": "Let held jobs wait for their turn again.",
+    "cancel": "Delete jobs and their pods, whether they wait or run.",
+    "top": "Move waiting jobs to the front of their priority in their queue; needs the verb top on workloads.",
+}.items():
+    _add_owner_verb(_verb, _summary)
 
 
 @app.command(rich_help_panel=_INSTALLATION)

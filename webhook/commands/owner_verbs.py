@@ -130,7 +130,7 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
         return f"{job}: stops, all its pods at once; it keeps its place and waits until it is released"
     if kind.suspend is None and _is_admitted(obj):
         raise WrongName(f"{job} runs, and a {kind.kind} cannot be stopped and started again; cancel it instead")
-    if _is_held(obj):
+    if OWNER_GATE in _gates(obj) or _is_stopped(obj):
         return f"{job}: is held already"
     gates = _gates(obj) if OWNER_GATE in _gates(obj) else [*_gates(obj), OWNER_GATE]
     await _merge(api, path, obj, {"metadata": {"annotations": {names.ADMISSION_GATES: ",".join(gates)}}})
@@ -234,7 +234,3 @@ def _is_stopped(obj: dict[str, Any]) -> bool:
 def _is_admitted(obj: dict[str, Any]) -> bool:
     text = paths.find(obj, ("metadata", "annotations", names.ADMISSION))
     return annotations.decode_admission(text, obj["metadata"]["uid"]) is not None
-
-
-def _is_held(obj: dict[str, Any]) -> bool:
-    return OWNER_GATE in _gates(obj) or _is_stopped(obj)

@@ -38,7 +38,8 @@ def with_deleted(
     """
     missing, told = _missing(policy, holding), _Told(entries)
     left = {name: _left(name, policy, known.queues.get(name), told) for name in missing}
-    stated = _stated(policy)
+    # Of the others there is no more than a name.
+    stated = {name: cohort for name, cohort in policy.cohorts.items() if cohort != Cohort(name)}
     queues, cohorts = {**policy.queues, **left}, {**known.cohorts, **stated}
     for name in sorted(holding & queues.keys()):
         _remember_above(name, queues[name].cohort, cohorts, told)
@@ -96,11 +97,6 @@ class _Told:
                     admission = (entry.since_seconds, entry.uid, entry.cohorts)
                     self._found[entry.queue] = max(admission, self._found.get(entry.queue, admission))
         return self._found[queue][2] if queue in self._found else ()
-
-
-def _stated(policy: Policy) -> dict[str, Cohort]:
-    """Return the cohorts of which there is more than a name."""
-    return {name: cohort for name, cohort in policy.cohorts.items() if cohort != Cohort(name)}
 
 
 def _left(name: str, policy: Policy, known: Queue | None, told: _Told) -> Queue:

@@ -95,7 +95,7 @@ class Gate:
         self.settings = settings or GateSettings()
         self.forwarder = forwarder
         self.table = ResourcesTable((kind.group, kind.plural) for kind in kinds.values())
-        self.tally = Tally(self._has_pod, pods_heard_seconds)
+        self.tally = Tally(view.fences.has_pod, pods_heard_seconds)
         by_resource = {(kind.group, kind.plural): kind for kind in kinds.values()}
         classes = classes or class_checks.shipped()
         creators = Creators(kinds)
@@ -236,9 +236,6 @@ class Gate:
         if why is None:
             return None
         return deny(Refusal.NOT_READY, f"Tutti cannot read {topic}, which it needs to judge this job: {why}", 503)
-
-    def _has_pod(self, namespace: str, uid: str) -> bool:
-        return self.view.fences.has_pod(namespace, uid)
 
     # -- what is waited for -------------------------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class LedgerRoom:
             if not never and self._fits(namespace, size):
                 self._take(namespace, size)
                 continue
-            asked = {entry.uid: _asked(jobs.get(entry.uid)) for entry in gang}
+            asked = {e.uid: None if (job := jobs.get(e.uid)) is None else job.gang for e in gang}
             self._set_aside[name] = _SetAside(asked, namespace, size, never)
             self._gang_of |= {entry.uid: name for entry in gang}
             refused |= {entry.uid for entry in gang}
@@ -169,7 +169,3 @@ class LedgerRoom:
     @property
     def _left_bytes(self) -> int:
         return self._limit_bytes - self._keeper.entries_bytes - self._taken_bytes
-
-
-def _asked(job: JobRecord | None) -> Gang | None:
-    return None if job is None else job.gang

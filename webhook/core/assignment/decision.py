@@ -149,7 +149,8 @@ class Decider:
             binding = each.near is not None and each.near.binding
             if not binding and self.nodes is None:
                 continue
-            chosen = self._flavors_of(flavors.get(each.name, {}))
+            named = dict.fromkeys(flavors.get(each.name, {}).values())
+            chosen = {name: self.flavors[name] for name in named if name in self.flavors}
             if binding or (self.nodes is not None and self._must_fit(self.nodes, chosen.values())):
                 shape = shape_of(each, chosen)
                 # On a flavor with a topology, who asks for nothing may lie anywhere in it, as in Kueue.
@@ -167,9 +168,6 @@ class Decider:
         if not flavors and default is not NodeFit.ENFORCE:
             return False
         return nodes.has_nodes({key: value for flavor in flavors for key, value in flavor.node_labels.items()})
-
-    def _flavors_of(self, chosen: Mapping[str, str]) -> dict[str, Flavor]:
-        return {name: self.flavors[name] for name in dict.fromkeys(chosen.values()) if name in self.flavors}
 
     def decide(
         self,

@@ -7,7 +7,7 @@ victim (``LessThanOrEqualToFinalShare``), or below the other's as it is (``LessT
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from webhook.core.assignment.preemption import (
@@ -215,7 +215,7 @@ def _first_pass(search: _Search, strategy: str, *, entitled: bool) -> tuple[bool
             continue
         if entitled:
             taken = candidates.pop(0)
-            if search.remove(_because(taken, Variant.HIERARCHICAL)):
+            if search.remove(replace(taken, variant=Variant.HIERARCHICAL)):
                 return True, retry
             continue
         while candidates:
@@ -252,10 +252,6 @@ def _allowed(search: _Search, candidate: Candidate, strategy: str) -> bool:
     final = share(search.usage, theirs)
     search.preemptor.give_back(candidate)
     return my_share <= final
-
-
-def _because(candidate: Candidate, variant: Variant) -> Candidate:
-    return Candidate(candidate.allocation, candidate.vertex, variant, candidate.top)
 
 
 def targets_of(

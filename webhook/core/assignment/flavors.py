@@ -108,9 +108,9 @@ def assign(
             seats, before = choice.seats, dict(usage)
         start = 0 if resume is None else resume.get(index, 0)
         if any(counts.get(name, 0) for name in choice.seats):
-            best = _scan(choice, counts, usage, fungibility, judge, start=start)
+            best = _Scan(choice, counts, usage, fungibility, judge).run(start)
         else:
-            best = _scan_idle(choice, counts, usage, fungibility, judge, start=start)
+            best = _Scan(choice, counts, usage, fungibility, judge).run_idle(start)
         blocks += best.blocks
         if 0 < best.next < len(choice.options):
             unfinished[index] = best.next
@@ -178,100 +178,86 @@ class _Scanned:
     """Where the scan would go on; 0 when it reached the end."""
 
 
-def _scan_idle(
-    choice: Choice,
-    counts: Mapping[str, int],
-    assumed: Mapping[FlavorResource, int],
-    fungibility: Fungibility,
-    judge: Judge,
-    *,
-    start: int,
-) -> _Scanned:
-    """Scan for pod sets without pods: what could hold one pod of each comes first, wherever an earlier scan stopped.
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """The scan of one choice's flavors, with ``assumed`` used by the choices before it."""
 
-    Such a find is final: a gang that waits for something else does not get another turn for it.
-    """
-    best = _scan(_with_room(choice, assumed, judge), counts, assumed, fungibility, judge, start=0)
-    if best.option is None:
-        return _scan(choice, counts, assumed, fungibility, judge, start=start)
-    best.next = 0
-    return best
+    choice: Choice
+    counts: Mapping[str, int]
+    assumed: Mapping[FlavorResource, int]
+    fungibility: Fungibility
+    judge: Judge
 
+    def run(self, start: int) -> _Scanned:
+        best = _Scanned()
+        blocks: list[Block] = []
+        for index in range(start, len(self.choice.options)):
+            option = self.choice.options[index]
+            if option.misfit is not None:
+                blocks.append(Block(Code.NO_MATCHING_FLAVOR, option.keys[0], 0, option.misfit))
+                continue
+            found = self._try(option)
+            blocks += found.blocks
+            if found.option is None:
+                continue
+            if _stops(found, self.fungibility):
+                best = found
+                best.next = index + 1
+                break
+            if best.option is None or _preferred(found.standing, best.standing, self.fungibility):
+                best = found
+        best.blocks = tuple(blocks)
+        return best
 
-def _with_room(choice: Choice, assumed: Mapping[FlavorResource, int], judge: Judge) -> Choice:
-    """Return ``choice`` with the flavors ruled out that could at best not hold one pod of each of its pod sets."""
+    def run_idle(self, start: int) -> _Scanned:
+        """Scan for pod sets without pods: what could hold one pod of each comes first, wherever an earlier scan
+        stopped.
 
-    def holds_one(option: Option) -> bool:
-        asked = (sum(part.each for part in (want, *want.more)) for want in choice.wants)
-        pairs = zip(option.keys, asked, strict=True)
-        return not any(judge.exceeds(key, assumed.get(key, 0) + amount) for key, amount in pairs)
+        Such a find is final: a gang that waits for something else does not get another turn for it.
+        """
+        best = replace(self, choice=self._with_room()).run(0)
+        if best.option is None:
+            return self.run(start)
+        best.next = 0
+        return best
 
-    def kept(option: Option) -> Option:
-        if option.misfit is not None or holds_one(option):
-            return option
-        return replace(option, misfit=f"flavor {option.flavor} could hold none of the pods")
+    def _with_room(self) -> Choice:
+        """Return the choice with the flavors ruled out that could at best not hold one pod of each of its pod sets."""
 
-    return replace(choice, options=tuple(map(kept, choice.options)))
+        def holds_one(option: Option) -> bool:
+            asked = (sum(part.each for part in (want, *want.more)) for want in self.choice.wants)
+            pairs = zip(option.keys, asked, strict=True)
+            return not any(self.judge.exceeds(key, self.assumed.get(key, 0) + amount) for key, amount in pairs)
 
+        def kept(option: Option) -> Option:
+            if option.misfit is not None or holds_one(option):
+                return option
+            return replace(option, misfit=f"flavor {option.flavor} could hold none of the pods")
 
-def _scan(
-    choice: Choice,
-    counts: Mapping[str, int],
-    assumed: Mapping[FlavorResource, int],
-    fungibility: Fungibility,
-    judge: Judge,
-    *,
-    start: int,
-) -> _Scanned:
-    best = _Scanned()
-    blocks: list[Block] = []
-    for index in range(start, len(choice.options)):
-        option = choice.options[index]
-        if option.misfit is not None:
-            blocks.append(Block(Code.NO_MATCHING_FLAVOR, option.keys[0], 0, option.misfit))
-            continue
-        found = _try_option(option, choice, counts, assumed, fungibility=fungibility, judge=judge)
-        blocks += found.blocks
-        if found.option is None:
-            continue
-        if _stops(found, fungibility):
-            best = found
-            best.next = index + 1
-            break
-        if best.option is None or _preferred(found.standing, best.standing, fungibility):
-            best = found
-    best.blocks = tuple(blocks)
-    return best
+        return replace(self.choice, options=tuple(map(kept, self.choice.options)))
 
-
-def _try_option(
-    option: Option,
-    choice: Choice,
-    counts: Mapping[str, int],
-    assumed: Mapping[FlavorResource, int],
-    *,
-    fungibility: Fungibility,
-    judge: Judge,
-) -> _Scanned:
-    standing, worst, top = (Mode.FIT, 0), Mode.FIT, 0
-    needs: list[FlavorResource] = []
-    blocks: list[Block] = []
-    asked = [(k, assumed.get(k, 0) + want.amount(counts)) for k, want in zip(option.keys, choice.wants, strict=True)]
-    beyond = tuple(Block(Code.EXCEEDS_MAX_QUOTA, key, amount) for key, amount in asked if judge.exceeds(key, amount))
-    if beyond:
-        # Whatever the other resources lack, no change of usage could help.
-        return _Scanned(blocks=beyond)
-    for key, amount in asked:
-        verdict = judge.verdict(key, amount)
-        if verdict.mode is not Mode.FIT:
-            needs.append(key)
-            blocks.append(Block(verdict.code or Code.WAITING_FOR_QUOTA, key, amount))
-        if verdict.mode is Mode.NO_FIT:
-            return _Scanned(blocks=tuple(blocks))
-        worst, top = min(worst, verdict.mode), max(top, verdict.level)
-        if _preferred(standing, (verdict.mode, verdict.level), fungibility):
-            standing = (verdict.mode, verdict.level)
-    return _Scanned(option, worst, standing, top, tuple(needs), tuple(blocks))
+    def _try(self, option: Option) -> _Scanned:
+        standing, worst, top = (Mode.FIT, 0), Mode.FIT, 0
+        needs: list[FlavorResource] = []
+        blocks: list[Block] = []
+        wants = zip(option.keys, self.choice.wants, strict=True)
+        asked = [(key, self.assumed.get(key, 0) + want.amount(self.counts)) for key, want in wants]
+        too_much = [each for each in asked if self.judge.exceeds(*each)]
+        beyond = tuple(Block(Code.EXCEEDS_MAX_QUOTA, *each) for each in too_much)
+        if beyond:
+            # Whatever the other resources lack, no change of usage could help.
+            return _Scanned(blocks=beyond)
+        for key, amount in asked:
+            verdict = self.judge.verdict(key, amount)
+            if verdict.mode is not Mode.FIT:
+                needs.append(key)
+                blocks.append(Block(verdict.code or Code.WAITING_FOR_QUOTA, key, amount))
+            if verdict.mode is Mode.NO_FIT:
+                return _Scanned(blocks=tuple(blocks))
+            worst, top = min(worst, verdict.mode), max(top, verdict.level)
+            if _preferred(standing, (verdict.mode, verdict.level), self.fungibility):
+                standing = (verdict.mode, verdict.level)
+        return _Scanned(option, worst, standing, top, tuple(needs), tuple(blocks))
 
 
 def _stops(found: _Scanned, fungibility: Fungibility) -> bool:

@@ -234,13 +234,10 @@ def _least(eclass: EquivalenceClass) -> AmountsByFlavor:
     """Return what the smallest start of any gang of the class is charged; empty where no flavor fits it."""
     if eclass.least is None:
         assert eclass.queue.spec is not None
-        found = assign(eclass.request, eclass.sample.least_counts, eclass.queue.spec.fungibility, Judge(_any_amount))
+        anything = Judge(lambda _key, _amount: Verdict(Mode.FIT, 0))
+        found = assign(eclass.request, eclass.sample.least_counts, eclass.queue.spec.fungibility, anything)
         eclass.least = found.usage if found.mode is Mode.FIT else {}
     return eclass.least
-
-
-def _any_amount(_key: FlavorResource, _amount: int) -> Verdict:
-    return Verdict(Mode.FIT, 0)
 
 
 def _below_own(usage: Usage, vertex: Vertex, keys: Iterable[FlavorResource]) -> bool:
@@ -279,7 +276,9 @@ def _reach(usage: Usage, queue: Vertex, key: FlavorResource) -> int:
     used = [usage.of(queue, key)]
     for child, cohort in pairwise(path):
         others = sum(
-            _passed_up(other, key, _within_own(usage, other, key)) for other in cohort.children if other is not child
+            _passed_up(other, key, min(usage.of(other, key), other.subtree.get(key, 0)))
+            for other in cohort.children
+            if other is not child
         )
         used.append(_passed_up(child, key, used[-1]) + others)
     reach = path[-1].subtree.get(key, 0) - used[-1]
@@ -289,10 +288,6 @@ def _reach(usage: Usage, queue: Vertex, key: FlavorResource) -> int:
             reach = min(reach, vertex.subtree.get(key, 0) - local - max(0, taken - local) + limit)
         reach += max(0, local - taken)
     return reach
-
-
-def _within_own(usage: Usage, vertex: Vertex, key: FlavorResource) -> int:
-    return min(usage.of(vertex, key), vertex.subtree.get(key, 0))
 
 
 def _passed_up(vertex: Vertex, key: FlavorResource, used: int) -> int:

@@ -297,7 +297,8 @@ class Backfill:
         if known or movable:
             assert queues[0].vertex is not None
             table = Timetable(self.allocations, queues[0].vertex.root, now)
-            put_off = [uid for starter, heads in self.put_off.items() if self._has_room(starter) for uid in heads]
+            held = self.allocations.by_uid.keys() | self.allocations.promises.keys()
+            put_off = [uid for starter, heads in self.put_off.items() if starter in held for uid in heads]
             book(table, plan.heads(table, known), known, movable=movable, put_off=put_off)
             plan.bookings = {uid: booking for uid in turns if (booking := table.booking(uid)) is not None}
             plan.table = table if plan.bookings else None
@@ -326,9 +327,6 @@ class Backfill:
                 at, end = before.at_seconds, ends_at(eclass.head.max_run_seconds, before.at_seconds)
                 self.booked[uid] = Booking(uid, eclass.key, eclass.queue.vertex, before.amounts, at, end)
         return bool(known)
-
-    def _has_room(self, uid: str) -> bool:
-        return uid in self.allocations.by_uid or uid in self.allocations.promises
 
     def _is_used(self, booking: Booking) -> bool:
         """Return whether somebody has started at the booked time and takes all that was booked."""

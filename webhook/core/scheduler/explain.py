@@ -401,7 +401,8 @@ def _with_booked_nodes(state: State, uid: str, why: Reason) -> Reason:
             return why
         ends = [each.end_seconds for each in awaited]
         by = "" if None in ends else f", by {time_text(ceil(max(end for end in ends if end is not None)))}"
-        text = f"it has booked {_nodes_of(own)}, free when {_some(awaited)} ended{by}"
+        have = "has" if len(awaited) == 1 else "have"
+        text = f"it has booked {_nodes_of(own)}, free when {some(awaited, HOLDERS_SHOWN)} {have} ended{by}"
         return replace(why, help=f"{why.help}; {text}")
     if nodes is None or not state.booked:
         return why
@@ -420,10 +421,6 @@ def _nodes_of(booked: Claim) -> str:
     found = sorted({vertex for each in booked.planned.pod_sets for vertex in each.places})
     more = f" and {counted(len(found) - NODES_SHOWN, 'more node')}" if len(found) > NODES_SHOWN else ""
     return ", ".join(found[:NODES_SHOWN]) + more
-
-
-def _some(gangs: list[Allocation]) -> str:
-    return f"{some(gangs, HOLDERS_SHOWN)} {'has' if len(gangs) == 1 else 'have'}"
 
 
 def _claiming(state: State, claim: Claim, vertex: Vertex) -> Reason:

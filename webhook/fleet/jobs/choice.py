@@ -96,10 +96,7 @@ class Choice:
     def _first(self, current: str, members: Iterable[str]) -> str:
         """Return the member to ask for room at the cost of others; of those that were not asked so yet, if any."""
         left = [name for name in members if name not in self._pressed] or list(members)
-        return min((name for name in left if name in self._starts), key=self._start, default=current)
-
-    def _start(self, member: str) -> tuple[float, str]:
-        return self._starts[member], member
+        return min(((self._starts[name], name) for name in left if name in self._starts), default=(0, current))[1]
 
     def told(self, refusals: dict[str, str], offered_to: str) -> str:
         """Return why it is not in this member or that: ``refusals`` found now, else what the member said."""

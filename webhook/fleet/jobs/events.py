@@ -46,35 +46,31 @@ def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: floa
     return _of_job(kind, job, f"changed.{int(now // 3600)}", now) | told
 
 
-def _of_job(kind: JobKind, job: Mapping[str, Any], last: str, now: float) -> dict[str, Any]:
-    """Return what events of a hub's job have in common; of the same last part of its name there is one."""
-    metadata, seen = job["metadata"], time_text(int(now))
-    involved = {key: metadata[key] for key in ("namespace", "name", "uid")}
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{metadata['name'][:200]}.{last}", "namespace": metadata["namespace"]},
-        "firstTimestamp": seen,
-        "lastTimestamp": seen,
-        "count": 1,
-        "source": {"component": _COMPONENT},
-        "involvedObject": {"apiVersion": job["apiVersion"], "kind": kind.kind, **involved},
-    }
-
-
 def expiring(namespace: str, secret: str, member: str, until: float, now: float) -> dict[str, Any]:
     """Return the event that a member's credentials end soon; one an hour, for events are not kept much longer."""
+    about = {"apiVersion": "v1", "kind": "Secret", "namespace": namespace, "name": secret}
+    message = f"credentials of member {member} are valid until {time_text(int(until))}: tutti fleet account"
+    told = {"reason": "CredentialsExpire", "message": message, "type": "Warning"}
+    return _event(f"{secret[:100]}.{member[:100]}.{int(now // 3600)}", about, now) | told
+
+
+def _of_job(kind: JobKind, job: Mapping[str, Any], last: str, now: float) -> dict[str, Any]:
+    """Return what events of a hub's job have in common; of the same last part of its name there is one."""
+    metadata = job["metadata"]
+    involved = {key: metadata[key] for key in ("namespace", "name", "uid")}
+    about = {"apiVersion": job["apiVersion"], "kind": kind.kind, **involved}
+    return _event(f"{metadata['name'][:200]}.{last}", about, now)
+
+
+def _event(name: str, about: Mapping[str, Any], now: float) -> dict[str, Any]:
     seen = time_text(int(now))
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{secret[:100]}.{member[:100]}.{int(now // 3600)}", "namespace": namespace},
+        "metadata": {"name": name, "namespace": about["namespace"]},
         "firstTimestamp": seen,
         "lastTimestamp": seen,
         "count": 1,
         "source": {"component": _COMPONENT},
-        "reason": "CredentialsExpire",
-        "involvedObject": {"apiVersion": "v1", "kind": "Secret", "namespace": namespace, "name": secret},
-        "message": f"credentials of member {member} are valid until {time_text(int(until))}: tutti fleet account",
-        "type": "Warning",
+        "involvedObject": dict(about),
     }

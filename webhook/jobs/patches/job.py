@@ -43,7 +43,7 @@ def start(
     """
     kind = kinds[record.kind]
     undo = None if record.requeue is None else record.requeue.undo
-    if kind.prepared_start and undo is not None and _prepared_for(undo, reservation):
+    if kind.prepared_start and undo is not None and undo.is_of(reservation) and undo.counts == reservation.counts:
         marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(undo)}, _waiting_marks(record))
         return [*_preconditions(record), *marks, *_set_suspend(record, kind, False)]
     changes = _scaffolds(record)
@@ -145,11 +145,6 @@ def _preconditions(record: JobRecord) -> Patch:
         {"op": "test", "path": "/metadata/uid", "value": record.uid},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": str(record.resource_version)},
     ]
-
-
-def _prepared_for(undo: Admission, reservation: Reservation) -> bool:
-    """Return whether the first half of a start was written for this very reservation."""
-    return undo.is_of(reservation) and undo.counts == reservation.counts
 
 
 def _scaffolds(record: JobRecord) -> Patch:

@@ -24,7 +24,7 @@ def made_for(labels: Mapping[str, Any]) -> str:
 
 def named(namespace: str, labels: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of objects that what bears ``labels`` was made for, each with the label that has it."""
-    return tuple(_name(key, namespace, name) for key in _NAME_LABELS if (name := text(labels.get(key))))
+    return tuple(kind_of(key, namespace, name) for key in _NAME_LABELS if (name := text(labels.get(key))))
 
 
 def owners_named(kind: JobKind, namespace: str, name: str, labels: Mapping[str, Any]) -> tuple[str, ...]:
@@ -34,20 +34,16 @@ def owners_named(kind: JobKind, namespace: str, name: str, labels: Mapping[str, 
         if kind.key in parent.child_kinds and parent.name_label:
             # Some make it by their own name; then its pods bear it.
             other = name if parent.name_label == kind.name_label else ""
-            found.append(_name(parent.key, namespace, text(labels.get(parent.name_label)) or other))
+            found.append(kind_of(parent.key, namespace, text(labels.get(parent.name_label)) or other))
     return tuple(each for each in found if not each.endswith("/"))
 
 
 def name_of(kind: str, namespace: str, name: str) -> str:
     """Return how pods that were made for an object of a kind name it; empty where they do not."""
     known = KINDS.get(kind)
-    return _name(known.name_label, namespace, name) if known is not None and known.name_label else ""
+    return kind_of(known.name_label, namespace, name) if known is not None and known.name_label else ""
 
 
-def kind_of(kind: str, namespace: str, name: str) -> str:
+def kind_of(label: str, namespace: str, name: str) -> str:
     """Return how objects that were made for an object of a kind name it."""
-    return _name(kind, namespace, name)
-
-
-def _name(label: str, namespace: str, name: str) -> str:
     return f"{label}={namespace}/{name}"

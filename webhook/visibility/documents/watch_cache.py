@@ -11,7 +11,7 @@ would be most of the process.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -180,14 +180,11 @@ class WatchCache:
         if after < self._floor:
             raise Expired(f"version {after} is too old; the oldest that can be watched from is {self._floor}")
         found = []
-        for key, document in self._newest_first(resource):
+        for key, document in reversed(self._shelves[resource].log.items()):
             if document.version <= after:
                 break
             found.append((key, document))
         return found[::-1]
-
-    def _newest_first(self, resource: str) -> Iterator[tuple[Key, Document]]:
-        return reversed(self._shelves[resource].log.items())
 
     async def moved(self, seconds_max: float) -> None:
         """Return at the next change, or after ``seconds_max``."""
