@@ -50,7 +50,12 @@ class Pair:
     @property
     def issued_seconds(self) -> float:
         """Unix time at which it was made."""
-        return self.certificate.not_valid_before_utc.timestamp() + SKEW_SECONDS
+        return self.begins_seconds + SKEW_SECONDS
+
+    @property
+    def begins_seconds(self) -> float:
+        """Unix time before which nobody accepts it."""
+        return self.certificate.not_valid_before_utc.timestamp()
 
     @property
     def ends_seconds(self) -> float:

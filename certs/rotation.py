@@ -7,7 +7,8 @@ An authority is replaced in three steps, so that whoever verifies always knows t
 3. after ``overlap_seconds`` of that leaf the old authority leaves the bundle.
 
 Each step is derived from the certificates' own dates. Nothing else is remembered, so a rotation that was interrupted
-anywhere goes on at the next run.
+anywhere goes on at the next run. What a machine whose clock was ahead has made nobody accepts yet: the next run on a
+machine whose clock is right replaces it.
 """
 
 from collections.abc import Sequence
@@ -102,6 +103,8 @@ def why_leaf_is_due(leaf: Pair | None, signer: Pair, terms: Terms, now_seconds: 
     """Return why the leaf must be replaced, or None while it is good."""
     if leaf is None:
         return "there is none"
+    if leaf.begins_seconds > now_seconds:
+        return "it was made by a clock that was ahead: nobody accepts it yet"
     if terms.leaf_is_old(leaf, now_seconds):
         return "it ends soon"
     if leaf.names != terms.names:
@@ -112,7 +115,7 @@ def why_leaf_is_due(leaf: Pair | None, signer: Pair, terms: Terms, now_seconds: 
 
 
 def _advance_authorities(material: Material, terms: Terms, now_seconds: float) -> Material:
-    living = tuple(authority for authority in material.authorities if authority.ends_seconds > now_seconds)
+    living = tuple(each for each in material.authorities if each.begins_seconds <= now_seconds < each.ends_seconds)
     if living != material.authorities:
         material = replace(material, authorities=living)
     if not living or terms.authority_is_old(living[0], now_seconds):

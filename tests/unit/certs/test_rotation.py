@@ -1,5 +1,6 @@
 """What is due when, and that no verifier ever meets a leaf whose authority it had no time to learn of."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,6 +80,24 @@ def test_everything_expired_is_made_anew() -> None:
     assert len(late.authorities) == 1
     assert late.leaf is not None
     assert late.leaf.signed_by(late.authorities[0])
+
+
+@pytest.mark.parametrize("ahead_days", [1, 61, 365, 3300, 4000])
+def test_what_a_clock_that_was_ahead_has_made_is_replaced_by_the_first_run_whose_clock_is_right(
+    ahead_days: int,
+) -> None:
+    """Each process would refuse it and go on with what it has; one that starts would have nothing to serve."""
+    before = first()
+    later = NOW + ahead_days * DAY_SECONDS
+    rotated = with_new_authority(before, TERMS, later)
+    for day in (0, 1, 2):
+        rotated = advance(rotated, TERMS, later + day * DAY_SECONDS)
+    assert rotated.leaf != before.leaf
+    mended = advance(rotated, TERMS, NOW + DAY_SECONDS)
+    assert mended.leaf is not None
+    assert mended.leaf.begins_seconds <= NOW + DAY_SECONDS < mended.leaf.ends_seconds
+    assert all(each.begins_seconds <= NOW + DAY_SECONDS < each.ends_seconds for each in mended.authorities)
+    assert any(mended.leaf.signed_by(each) for each in mended.authorities)
 
 
 def test_a_leaf_says_why_it_is_due() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
+from webhook.clock import AGREES_SECONDS
 from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import Api
@@ -84,7 +85,8 @@ class Quarantine:
                 if now_seconds - since > KEPT_SECONDS:
                     await self._api.request("DELETE", f"{self._collection}/{place}")
                 else:
-                    taken[place] = since
+                    # One from the future says nothing of its age: it is the first to go where its place is needed.
+                    taken[place] = since if since <= now_seconds + AGREES_SECONDS else 0.0
             except NotFound:
                 continue
         return taken

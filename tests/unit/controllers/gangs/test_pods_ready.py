@@ -252,6 +252,17 @@ def test_plain_pods_are_tried_for_ever() -> None:
     assert (last.reason, last.attempts) == ("PodsReadyTimeout", 10)
 
 
+@pytest.mark.parametrize("ahead_seconds", [0.5, 3600, 400 * 86_400])
+def test_what_was_reserved_by_a_clock_that_was_ahead_has_its_time_from_the_first_look_on(ahead_seconds: float) -> None:
+    """It would hold its quota without pods until the present has come to where that clock was."""
+    early = replace(RESERVED, since_seconds=100 + ahead_seconds)
+    whole = PodsReady(SETTINGS)
+    assert whole.overdue("uid", [(RUNNING, early)], view_with(), 100) is None
+    assert whole.overdue("uid", [(RUNNING, early)], view_with(), 109) is None
+    assert whole.due_seconds("uid") == 110
+    assert whole.overdue("uid", [(RUNNING, early)], view_with(), 110) is not None
+
+
 def test_another_leader_gives_a_gang_that_lacks_pods_the_recovery_time_anew() -> None:
     """When it lost them nobody knows any more; but it had been whole, or the earlier leader would have stopped it."""
     whole = PodsReady(SETTINGS)
