@@ -54,6 +54,8 @@ class LedgerRoom:
         """By what tells the gang from all others, in the order in which they found no room."""
         self._gang_of: dict[str, str] = {}
         """Uid of a job to its gang, of those set aside."""
+        self._stay: dict[str, tuple[int, Gang | None]] = {}
+        """Uids of gangs that run and may not grow, to how long their entries would be, and what they asked for."""
 
     def begin(self) -> list[str]:
         """Start a cycle; return the uids of those set aside for which there is room by now."""
@@ -118,8 +120,17 @@ class LedgerRoom:
             refused |= {entry.uid for entry in gang}
         return refused
 
+    def takes_growth(self, grown: Reservation, job: JobRecord | None) -> bool:
+        """Return whether the entry of a gang that runs may be written as it would grow. If not, it is told why."""
+        if bounds.fits_alone(grown):
+            self._stay.pop(grown.uid, None)
+            return True
+        self._stay[grown.uid] = bounds.entry_bytes(grown), _asked(job)
+        return False
+
     def forget(self, uid: str) -> list[str]:
         """Set a gang aside no longer: one of its jobs is gone. Return the uids of all its jobs."""
+        self._stay.pop(uid, None)
         gang = self._gang_of.get(uid)
         return [] if gang is None else self._take_back(gang)
 
@@ -129,13 +140,23 @@ class LedgerRoom:
 
     def holds_back(self, uid: str, asks: Gang | None) -> Reason | None:
         """Return why a gang that ``asks`` so much is set aside; one that asks for something else is not."""
+        if uid in self._stay and self._stay[uid][1] != asks:
+            del self._stay[uid]
         gang = self._gang_of.get(uid)
         if gang is not None and self._set_aside[gang].asked[uid] != asks:
             self._take_back(gang)
         return self.reason(uid)
 
     def reason(self, uid: str) -> Reason | None:
-        """Return why a gang is set aside; None when it is not."""
+        """Return why a gang is set aside, or one that runs may not grow; None when it is not."""
+        ledger = self._keeper.ledger
+        if uid in self._stay and ledger is not None and uid in ledger.entries:
+            return Reason(
+                Code.ENTRY_TOO_LARGE,
+                f"with them its reservation would take {self._stay[uid][0]} bytes of the ledger, where one job takes "
+                f"at most {bounds.STORED_BYTES_MAX}",
+                help="it runs on with those that it has; delete the others, or create them as a gang of their own",
+            )
         gang = self._gang_of.get(uid)
         if gang is None:
             return None

@@ -37,7 +37,6 @@ from webhook.controllers.reporting import queue_metrics
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
-from webhook.core.ledger import bounds
 from webhook.core.ledger.record import Changes
 from webhook.core.pod_group.engine import EnsembleEngine
 from webhook.core.reasons.reasons import Code, Reason
@@ -397,8 +396,9 @@ class Reconciler:
             self._announcer.admitted(reservation)
         for grown in plan.grown:
             known = batch.put.get(grown.uid) or self._view.ledger.entries.get(grown.uid)
-            if known is not None and (grown.uid in self.dirty.gangs or not bounds.fits_alone(grown)):
-                self.engine.restore(known, self._view.gang_of(self._view.jobs.get(grown.uid)))
+            job = self._view.jobs.get(grown.uid)
+            if known is not None and (grown.uid in self.dirty.gangs or not self._room.takes_growth(grown, job)):
+                self.engine.restore(known, self._view.gang_of(job))
                 self._view.fences.put_reservation(known)
                 if self._view.nodes is not None:
                     self._view.nodes.touch(grown.uid)
@@ -425,7 +425,7 @@ class Reconciler:
         ):
             self.dirty.add(uid)
             return
-        if effect.name == Step.START and not isinstance(failure, (Conflict, NotFound)):
+        if effect.name in (Step.START, Step.LIFT) and not isinstance(failure, (Conflict, NotFound)):
             self._announcer.start_failed(uid, str(failure))
         delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
         asyncio.get_running_loop().call_later(delay, self.dirty.add, uid)

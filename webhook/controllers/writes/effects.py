@@ -37,7 +37,7 @@ GONE: Final = sys.maxsize
 
 
 class Denied(Forbidden):
-    """A write was answered as if the job were another, or gone, and it is there as it was read: somebody says no."""
+    """A write was answered as if the job or pod were another, or gone, and it is there as read: somebody says no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,8 @@ class Effects:
 
     async def _patch_job(self, effect: Effect, writes: Writes) -> ApiError | None:
         job = effect.job
-        path = object_path(self._kinds[job.kind].at(job.version), job.namespace, job.name)
+        kind = self._kinds[job.kind].at(job.version)
+        path = object_path(kind, job.namespace, job.name)
         path = f"{path}/{effect.subresource}" if effect.subresource else path
         body = orjson.dumps(effect.patch)
 
@@ -190,17 +191,19 @@ class Effects:
                 raw = await patch()
         except (Conflict, NotFound) as error:
             again = writes.denied_version == job.resource_version
-            return Denied(error.status, error.reason, error.message) if again and await self._is_as_read(job) else error
+            denied = again and await self._is_as_read(object_path(kind, job.namespace, job.name), job.resource_version)
+            return _denied(error) if denied else error
         except ApiError as error:
             return error
         writes.stored_version = _version(raw)
         return None
 
-    async def _is_as_read(self, job: JobRecord) -> bool:
-        """Return whether a job is stored as it was read, by the API server's own word: the watch may have stopped."""
-        path = object_path(self._kinds[job.kind].at(job.version), job.namespace, job.name)
+    async def _is_as_read(self, path: str, version: int) -> bool:
+        """Return whether what is at ``path`` is stored as it was read, by the API server's own word: the watch may have
+        stopped.
+        """
         try:
-            return _version(await self._api.request("GET", path, accept=METADATA)) == job.resource_version
+            return _version(await self._api.request("GET", path, accept=METADATA)) == version
         except ApiError:
             return False
 
@@ -215,7 +218,12 @@ class Effects:
                 else:
                     body = orjson.dumps(write.patch)
                     raw = await self._api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
-        except NotFound:
+        except (Conflict, NotFound) as error:
+            # Both are rare. Whoever denies what we write may answer so too, for ever.
+            if await self._is_as_read(path, pod.resource_version):
+                return _denied(error)
+            if isinstance(error, Conflict):
+                return error
             # What was asked for has come about, and until the watch says so too it would be asked for again at once.
             writes.stored_pods[pod.uid] = GONE
             return None
@@ -227,6 +235,10 @@ class Effects:
     def _writes(self, uid: str) -> Writes:
         record = self._gangs.find(uid)
         return Writes() if record is None else record.writes
+
+
+def _denied(error: ApiError) -> Denied:
+    return Denied(error.status, error.reason, error.message)
 
 
 def _count(writes: Writes, failure: ApiError | None, version: int) -> None:

@@ -15,6 +15,7 @@ from tests.unit.controllers.ledger.test_ledger_rules import PODS, POLICY, waitin
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.core.ledger import bounds
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.jobs.patches.marking import gate_pod
@@ -187,6 +188,34 @@ async def test_pods_that_join_a_pod_group_of_volcano_start_on_nodes_of_one_rack(
         items = orjson.loads(await play.admin.request("GET", PODS))["items"]
         assert {pod["spec"].get("nodeName") for pod in items} == {"s-1", "s-2"}
         assert [pod["spec"]["nodeSelector"]["rack"] for pod in items] == ["s", "s"]
+
+
+async def test_who_may_not_grow_because_its_reservation_would_be_too_long_is_told_so_and_runs_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pods of another size are another pod set of the entry."""
+    async with stage(1) as play:
+        await play.create(0)
+        await asyncio.sleep(3)
+        entry = play.entry()
+        assert entry is not None
+        most = bounds.entry_bytes(entry) + 20
+        monkeypatch.setattr(bounds, "STORED_BYTES_MAX", most)
+        await play.create(1, cpu=2)
+        await asyncio.sleep(8)
+        assert await play.pods() == {0: "Running", 1: "Waiting"}
+        why = play.why()
+        assert "with them its reservation would take" in why
+        assert f"one job takes at most {most}" in why
+        events = orjson.loads(await play.admin.request("GET", "/apis/events.k8s.io/v1/namespaces/team-a/events"))
+        (told,) = (event["note"] for event in events["items"] if event["reason"] == "GrowthWaits")
+        assert "pods that should join it wait: ReservationTooLarge: with them its reservation would take" in told
+        assert "create them as a gang of their own" in told
+        await play.delete(1)
+        await play.create(2)
+        await asyncio.sleep(8)
+        assert await play.pods() == {0: "Running", 2: "Running"}
+        assert "with them" not in play.why()
 
 
 async def test_those_that_are_left_of_a_gang_are_stopped_when_nobody_replaces_what_was_lost() -> None:

@@ -456,7 +456,9 @@ async def test_copies_of_broken_ledgers_are_few_and_none_is_kept_for_ever() -> N
         assert await copies() == ["5", "6", "7"]
 
 
-async def test_a_copy_that_a_clock_which_was_ahead_has_dated_is_the_first_to_go_and_no_reason_to_drop_newer_ones() -> None:
+async def test_a_copy_that_a_clock_which_was_ahead_has_dated_is_the_first_to_go_and_no_reason_to_drop_newer_ones() -> (
+    None
+):
     async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
         quarantine, now = Quarantine(cluster.api(), "tutti-system", "tutti-ledger"), LoopClock().now()
         await quarantine.keep({"meta": "ahead"}, now + 10 * KEPT_SECONDS)
@@ -464,4 +466,6 @@ async def test_a_copy_that_a_clock_which_was_ahead_has_dated_is_the_first_to_go_
             await quarantine.keep({"meta": str(number)}, now + number)
         path = "/api/v1/namespaces/tutti-system/configmaps"
         found = orjson.loads(await cluster.api().request("GET", path))["items"]
-        assert sorted(item["data"]["meta"] for item in found if "quarantine" in item["metadata"]["name"]) == list("01234")
+        assert sorted(item["data"]["meta"] for item in found if "quarantine" in item["metadata"]["name"]) == list(
+            "01234"
+        )

@@ -14,7 +14,7 @@ from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Start
 from webhook.core.reasons.reasons import Code
-from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -31,6 +31,9 @@ class Refusing:
         self.failure: ApiError | None = failure
         self.only_starts = False
         self.refused = 0
+        self.pods: ApiError | None = FORBIDDEN
+        """What writes to the pod ``train-0`` are answered."""
+        self.pods_refused = 0
         self.labels_refused = False
         self.labelled: list[str] = []
 
@@ -44,8 +47,9 @@ class Refusing:
             self.labelled.append(path)
             if self.labels_refused:
                 raise FORBIDDEN
-        if method == "PATCH" and path == f"{PODS}/train-0":
-            raise FORBIDDEN
+        if method == "PATCH" and path == f"{PODS}/train-0" and self.pods is not None:
+            self.pods_refused += 1
+            raise self.pods
         if method == "PATCH" and path == f"{JOBS}/train" and self.failure is not None and self._concerned(more["body"]):
             self.refused += 1
             raise self.failure
@@ -184,6 +188,38 @@ async def test_plain_pods_that_may_not_be_written_give_their_quota_back_when_the
         found = play.why("train")
         assert found is not None
         assert found[0] is Code.WRITE_REFUSED
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        FORBIDDEN,
+        Conflict(409, "Conflict", "a webhook says no"),
+        NotFound(404, "NotFound", "a webhook knows no such team"),
+    ],
+    ids=["forbidden", "conflict", "not found"],
+)
+async def test_pods_behind_our_gates_that_may_not_be_let_go_are_told_tried_ever_more_rarely_and_go_when_they_may(
+    denial: ApiError,
+) -> None:
+    """As if the pod had changed, or were gone: it was written each second, or never again, and nobody told why."""
+    async with stage() as play:
+        play.line.failure, play.line.pods = None, denial
+        for name in ("train", "other"):
+            await play.delete(name)
+        await asyncio.sleep(60)
+        await play.cluster.create(pod_group())
+        await play.cluster.create(waiting_pod())
+        await asyncio.sleep(100)
+        assert 4 <= play.line.pods_refused <= 12
+        events = orjson.loads(await play.admin.request("GET", "/api/v1/namespaces/team-a/events"))["items"]
+        failed = [event for event in events if event["reason"] == "StartFailed"]
+        (told,) = (event["message"] for event in failed if event["involvedObject"]["kind"] == "PodGroup")
+        assert denial.message in told
+        play.line.pods = None
+        await asyncio.sleep(400)
+        pod = orjson.loads(await play.admin.request("GET", f"{PODS}/train-0"))
+        assert pod["status"]["phase"] == "Running"
 
 
 async def test_a_namespace_that_may_not_be_labelled_is_asked_seldom() -> None:
