@@ -1,6 +1,9 @@
 """Policy is deleted while gangs use it: one by one, as a collection, and with its namespace."""
 
+import json
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
@@ -8,9 +11,12 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.conftest import AnyCluster, create_namespace, member
+from tests.e2e.controlplane.install import NAMESPACE
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
-from tests.e2e.objects import job, pod_template
+from tests.e2e.objects import GPU, job, pod_template
 from tests.e2e.queues import cluster_queue_of, reservations
+from webhook.core.notation import names
+from webhook.dialects.registry import COMPILED
 
 pytestmark = pytest.mark.usefixtures("tutti")
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
@@ -77,3 +83,164 @@ def test_what_holds_a_gang_stays_when_all_are_deleted_at_once_and_goes_with_its_
 
 def _may_go(kubectl: Kubectl, path: str, name: str) -> bool:
     return not delete_all(kubectl, path, name)
+
+
+# -- each kind by itself ----------------------------------------------------------------------------------------------
+
+Kept = Callable[[Kubectl, str], None]
+TREE: Final = ("elasticquotatree", "elasticquotatree")
+VOLCANO: Final = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+POLICY_MAP: Final = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tutti-policy"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kind of policy: what is deleted, what the refusal calls it and advises, and what lets it go."""
+
+    kind: str
+    name: str
+    """``{}`` stands for the namespace."""
+    called: str
+    advice: str
+    free: Kept | None = None
+    """Does what is advised; where that is to wait, the job is deleted."""
+
+
+def drained(kind: str, name: str) -> Kept:
+    """Return what stops all that a queue holds."""
+
+    def stop(admin: Kubectl, namespace: str) -> None:
+        admin.patch(kind, name.format(namespace), {"spec": {"stopPolicy": "HoldAndDrain"}})
+        wait_until(lambda: not reservations(admin), what=f"all that the {kind} holds is stopped")
+
+    return stop
+
+
+def moved(admin: Kubectl, namespace: str) -> None:
+    """Move both queues to another cohort."""
+    for each in ("used", "idle"):
+        admin.patch("clusterqueue", f"{namespace}-{each}", {"spec": {"cohortName": f"{namespace}-other"}})
+
+
+STOP: Final = "or set spec.stopPolicy: HoldAndDrain"
+OF_KUEUE: Final = (
+    Case("clusterqueue", "{}-used", "ClusterQueue {}-used", STOP, drained("clusterqueue", "{}-used")),
+    Case("localqueue", "used", "LocalQueue {}/used", STOP, drained("localqueue", "used")),
+    Case("cohort", "{}", "Cohort {}", "or move its queues to another cohort first", moved),
+    Case("resourceflavor", "{}", "ResourceFlavor {}", STOP, drained("clusterqueue", "{}-used")),
+)
+ELSEWHERE: Final = {
+    "Topology": "test_room_on_nodes.py: its flavor needs nodes in rows",
+    "WorkloadPriorityClass": "holds nothing: what it was worth is kept by who runs",
+    "ElasticQuotaTree": "below: there is one in a cluster",
+    "Queue": "below: as an object of Volcano's, and in a ConfigMap",
+}
+
+
+def test_each_kind_of_policy_has_a_row_or_a_test_of_its_own() -> None:
+    rows = {case.kind for case in OF_KUEUE} | {kind.lower() for kind in ELSEWHERE}
+    assert rows == {resource.kind.lower() for resource in COMPILED}
+
+
+@pytest.mark.parametrize("case", OF_KUEUE, ids=lambda case: case.kind)
+def test_what_holds_a_gang_says_who_and_what_to_do_and_goes_once_that_is_done(
+    case: Case, owner: Kubectl, admin: Kubectl
+) -> None:
+    namespace = admin.namespace
+    admin.apply({"apiVersion": "v1", "kind": "List", "items": policy_of(namespace)})
+    try:
+        _kept(case, owner, admin)
+    finally:
+        _sweep(admin)
+
+
+def _kept(case: Case, owner: Kubectl, admin: Kubectl) -> None:
+    namespace, name = admin.namespace, case.name.format(admin.namespace)
+    owner.apply(job("train", 2, pod_template(), "used"))
+    wait_until(lambda: "train" in reservations(admin), what="it is admitted")
+    for how in ((), ("--cascade=foreground",), ("--grace-period=0", "--force"), ("--dry-run=server",)):
+        refused = admin.refused("delete", case.kind, name, "--wait=false", *how)
+        assert f"{case.called.format(namespace)} holds a gang ({namespace}/train): wait until it has ended" in refused
+        assert case.advice in refused
+    if case.free is not None:
+        case.free(admin, namespace)
+    wait_until(lambda: admin.delete(case.kind, name), what="it may go")
+    gone = partial(admin, "get", case.kind, name, "--ignore-not-found")
+    wait_until(lambda: not gone(), what="and is gone")
+
+
+def _sweep(admin: Kubectl) -> None:
+    admin.delete("job", "train")
+    wait_until(lambda: not reservations(admin), what="nothing is held")
+    for each in ("localqueues", "clusterqueues", "cohorts", "resourceflavors"):
+        there = left(admin, each, admin.namespace)
+        wait_until(lambda e=each, n=there: not n or admin.delete(e, *n), what=f"{each} are gone")
+
+
+def test_a_tree_and_each_of_its_leaves_say_who_runs_there(
+    cluster: AnyCluster, kubectl: Kubectl, owner: Kubectl, admin: Kubectl
+) -> None:
+    namespace, system = admin.namespace, kubectl.in_namespace("kube-system")
+
+    def tree(*leaves: str) -> dict[str, Any]:
+        amounts = {key: {"cpu": 10, GPU: 4} for key in ("min", "max")}
+        children = [{"name": leaf, "namespaces": [f"{namespace}{leaf[4:]}"], **amounts} for leaf in leaves]
+        root = {"name": "root", "min": {"cpu": 20, GPU: 8}, "max": {"cpu": 20, GPU: 8}, "children": children}
+        metadata = {"name": TREE[1], "namespace": "kube-system"}
+        api_version = "scheduling.sigs.k8s.io/v1beta1"
+        return {"apiVersion": api_version, "kind": "ElasticQuotaTree", "metadata": metadata, "spec": {"root": root}}
+
+    system.apply(tree("leaf", "leaf-idle"))
+    try:
+        wait_until(
+            lambda: names.GATED_NAMESPACE in kubectl.get("namespace", namespace)["metadata"]["labels"], what="gated"
+        )
+        owner.apply(job("train", 2, pod_template()))
+        wait_until(lambda: "train" in reservations(admin), what="it is admitted")
+        held = f"holds a gang ({namespace}/train): wait until it has ended, or delete it"
+        assert f"ElasticQuotaTree kube-system/{TREE[1]} {held}" in system.refused("delete", *TREE, "--wait=false")
+        for without in (tree("leaf-idle"), tree()):
+            assert f"leaf root/leaf of ElasticQuotaTree kube-system/{TREE[1]} {held}" in system.refused(
+                "apply", "-f", "-", stdin=json.dumps(without)
+            )
+        system.apply(tree("leaf"))
+        owner.delete("job", "train")
+        wait_until(lambda: system.apply(tree("leaf-idle")), what="the leaf may go when the job has gone")
+    finally:
+        owner.delete("job", "train")
+        wait_until(lambda: system.delete(*TREE), what="the tree may go")
+
+
+@pytest.mark.parametrize("as_object", [True, False], ids=["an object", "in the ConfigMap"])
+def test_a_queue_of_volcano_says_who_runs_there(
+    cluster: AnyCluster, owner: Kubectl, admin: Kubectl, as_object: bool
+) -> None:
+    name, system = f"{admin.namespace}-volcano", admin.in_namespace(NAMESPACE)
+    queue = VOLCANO | {"metadata": {"name": name}, "spec": {"capability": {GPU: 4}, "deserved": {GPU: 4}}}
+    if as_object:
+        cluster.install_kinds("volcano-queues")
+        wait_until(lambda: admin.apply(queue), what="the API server serves them")
+    else:
+        system.apply(POLICY_MAP | {"data": {"volcano": json.dumps(queue)}})
+    try:
+        _volcano_kept(owner, admin, name, as_object)
+    finally:
+        owner.delete("job", "train")
+        if as_object:
+            admin.delete("crd", "queues.scheduling.volcano.sh")
+
+
+def _volcano_kept(owner: Kubectl, admin: Kubectl, name: str, as_object: bool) -> None:
+    system = admin.in_namespace(NAMESPACE)
+    deleted = ("queues.scheduling.volcano.sh", name) if as_object else ("configmap", "tutti-policy")
+    probe = job("probe", 1, pod_template(), name)
+    wait_until(lambda: admin.create(probe, "--dry-run=server") and not admin.warnings, 60, "the queue is known")
+    owner.apply(job("train", 4, pod_template(), name))
+    wait_until(lambda: "train" in reservations(admin), what="it is admitted")
+    refused = system.refused("delete", *deleted, "--wait=false")
+    assert f"Queue {name} holds a gang ({admin.namespace}/train): wait until it has ended, or delete it; or " in refused
+    assert "close it first, so that nothing new starts" in refused
+    if not as_object:
+        assert f"Queue {name} holds" in system.refused("apply", "-f", "-", stdin=json.dumps(POLICY_MAP | {"data": {}}))
+    owner.delete("job", "train")
+    wait_until(lambda: system.delete(*deleted), what="the queue may go")

@@ -55,6 +55,12 @@ PROJECTS: Final = {
         "h1:whChZckEtycLo1UKH/M0hiNaCUozbLvf9JrgmMv+TAg=",
         "manifests/base/crds/*.yaml",
     ),
+    "volcano-queues": Definitions(
+        "volcano.sh/volcano",
+        "v1.10.0",
+        "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=",
+        "config/crd/volcano/bases/*.volcano.sh_queues.yaml",  # kubectl finds two kinds called "queues" then
+    ),
     "volcano": Definitions(
         "volcano.sh/volcano",
         "v1.10.0",

@@ -102,6 +102,9 @@ async def test_a_gang_that_lost_pods_does_not_seem_to_start() -> None:
     assert "Job team-vision/train  has lacked pods for 0s" in text
 
 
+SET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set", "uid": "u", "controller": True}
+
+
 @pytest.mark.parametrize(
     ("job", "part"),
     [
@@ -110,6 +113,7 @@ async def test_a_gang_that_lost_pods_does_not_seem_to_start() -> None:
         ("job/nope", "there is no Job 'nope' in namespace team-vision"),
         ("gizmo/nope", "'gizmo' is not a job kind"),
         ("job/free", "Tutti does not hold it"),
+        ("job/set-w-0", "is a part of JobSet set, .*`tutti explain jobset/set -n team-vision`.*ownerReferences off"),
         ("pod/train-0", "there is no pod 'train-0' in namespace team-vision"),
         ("podgroup/nope", "no plain pods wait or run as PodGroup 'nope' in namespace team-vision"),
     ],
@@ -119,6 +123,7 @@ async def test_a_job_that_is_not_shown_is_explained_too(job: str, part: str) -> 
         **{
             f"{ROOT}/namespaces/team-vision/workloads": {"items": []},
             "/apis/batch/v1/namespaces/team-vision/jobs/free": {},
+            "/apis/batch/v1/namespaces/team-vision/jobs/set-w-0": {"metadata": {"ownerReferences": [SET]}},
         }
     )
     with pytest.raises(WrongName, match=part):

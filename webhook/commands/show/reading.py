@@ -14,6 +14,8 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import by_name
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.jobs.reading.gating import gang_owner
+from webhook.jobs.reading.job import document_of
 from webhook.kube.api import Api
 from webhook.visibility.documents.workload import JOB_UID_LABEL
 from webhook.visibility.http.app import ROOT
@@ -131,22 +133,30 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> TuttiError
     if known is None:
         return WrongName(f"{kind!r} is not a job kind that Tutti knows, and none of that name waits")
     try:
-        if not await _exists(api, known, namespace, name):
-            return WrongName(f"there is no {known.kind} {name!r} in namespace {namespace}")
+        found = await _stored(api, known, namespace, name)
     except ApiError as error:
         return error
+    if found is None:
+        return WrongName(f"there is no {known.kind} {name!r} in namespace {namespace}")
+    owner = gang_owner(known, found)
+    if owner is not None:
+        kind = owner.kind.partition(".")[0]
+        return WrongName(
+            f"{known.kind} {namespace}/{name} is a part of {kind} {owner.name}, whose controller starts and stops it: "
+            f"`tutti explain {kind.lower()}/{owner.name} -n {namespace}` says where that stands. If that one did not "
+            "make it, nobody starts it: take its metadata.ownerReferences off, or delete it",
+        )
     return WrongName(
         f"{known.kind} {namespace}/{name} exists and Tutti does not hold it: it has no queue label "
         f"({' or '.join(names.QUEUE_LABELS)}), names no PodGroup, and its namespace maps to no queue",
     )
 
 
-async def _exists(api: Api, kind: JobKind, namespace: str, name: str) -> bool:
-    """Return whether the object exists, in any version of its kind."""
+async def _stored(api: Api, kind: JobKind, namespace: str, name: str) -> Document | None:
+    """Return the object, in any version of its kind; None where there is none."""
     for served in kind.every_version:
         try:
-            await api.request("GET", object_path(served, namespace, name))
+            return document_of(await api.request("GET", object_path(served, namespace, name)))
         except NotFound:
             continue
-        return True
-    return False
+    return None

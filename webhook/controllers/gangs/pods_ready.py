@@ -161,9 +161,9 @@ class PodsReady:
         """Return the clock of a gang that is looked at for the first time, by this leader.
 
         If its time to start was over by then, it had been whole, or an earlier leader would have stopped it. When it
-        lost pods only that one knew: it gets the full time again. An earlier leader's clock may have been ahead: what was
-        reserved in the future has its time from now on, not once that has come.
+        lost pods only that one knew: it gets the full time again.
         """
+        # An earlier leader's clock may have been ahead: what was reserved in the future has its time from now on.
         since = min(now, max(0.0, *(reservation.since_seconds for _, reservation in parts)))
         progress, (job, reservation) = _Progress(-1, False, False, since), parts[0]
         if job.kind == JOB.key and reservation.membership is None and job.marked:

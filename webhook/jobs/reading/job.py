@@ -99,6 +99,7 @@ def read(
         given_up=given_up,
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
+        failure="" if finished is None else status.why_failed(kind, obj),
         run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),
         made_for="" if by_itself else _made_for(metadata, sites),
         named=() if by_itself else _owners_named(kind, metadata),

@@ -204,6 +204,8 @@ class JobRecord:
     """Of a gang of plain pods: how many wait behind our scheduling gate."""
     finished_seconds: float = 0.0
     """Unix time at which it ended, as its controller says; 0 while it has not, or when that is not told."""
+    failure: str = ""
+    """Of one that has failed: what its controller says of that."""
     run_limit_seconds: int | None = None
     """The limit on its run time over all its starts that Tutti enforces; its controller may know a shorter one."""
     made_for: str = ""

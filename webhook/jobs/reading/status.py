@@ -10,6 +10,9 @@ from webhook.jobs.pricing.context import ReadContext
 from webhook.untyped import paths
 from webhook.untyped.values import mappings
 
+FAILURE_CHARACTERS_MAX: Final = 300
+"""Of what a controller says of a failure: it is kept for each job that has failed."""
+
 
 def finished(kind: JobKind, obj: Mapping[str, Any]) -> str | None:
     """Return ``Succeeded`` or ``Failed`` once the job has ended."""
@@ -26,11 +29,22 @@ def finished_at(kind: JobKind, obj: Mapping[str, Any]) -> object:
         time = paths.find(obj, path)
         if time:
             return time
-    wanted = {signal.condition for signal in (*kind.succeeded, *kind.failed) if signal.condition}
+    wanted = [signal.condition for signal in (*kind.succeeded, *kind.failed) if signal.condition]
     for condition in mappings(paths.find(obj, ("status", "conditions"))):
         if condition.get("type") in wanted and condition.get("status") == "True":
             return condition.get("lastTransitionTime")
     return None
+
+
+def why_failed(kind: JobKind, obj: Mapping[str, Any]) -> str:
+    """Return what the controller of a job says of its failure; nothing where it says nothing, or there is none."""
+    if finished(kind, obj) != "Failed":
+        return ""
+    status, wanted = paths.find_mapping(obj, ("status",)), [signal.condition for signal in kind.failed]
+    failures = [c for c in mappings(status.get("conditions")) if c.get("type") in wanted and c.get("status") == "True"]
+    said = failures[0] if failures else status
+    words = (said.get(key) for key in ("reason", "message"))
+    return ": ".join(word for word in words if isinstance(word, str) and word)[:FAILURE_CHARACTERS_MAX]
 
 
 def active(kind: JobKind, obj: Mapping[str, Any]) -> bool:

@@ -158,13 +158,15 @@ def _evicted(facts: Facts) -> Condition | None:
 def _finished(facts: Facts) -> Condition | None:
     if facts.job is None or facts.job.finished is None:
         return None
+    why = f": {facts.job.failure}" if facts.job.failure else ""
     held = ""
     if facts.reservation is not None:
         left = {0: "is being returned", 1: "is held until its last pod is gone"}
         is_left = f"is held until its last {counted(facts.pods, 'pod')} are gone"
         held = f"; its quota {left.get(facts.pods, is_left)}"
     since = facts.milestones.finished_seconds or facts.created_seconds
-    return _condition("Finished", True, facts.job.finished, f"The job has {_ENDS[facts.job.finished]}{held}", since)
+    text = f"The job has {_ENDS[facts.job.finished]}{why}{held}"
+    return _condition("Finished", True, facts.job.finished, text, since)
 
 
 _ENDS: Final = {"Succeeded": "succeeded", "Failed": "failed"}

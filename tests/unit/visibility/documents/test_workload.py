@@ -124,6 +124,15 @@ async def test_a_finished_gang_that_still_holds_its_quota_says_until_when() -> N
     assert finished["message"] == "The job has succeeded; its quota is being returned"
 
 
+async def test_a_gang_that_has_failed_says_why_in_its_controllers_words() -> None:
+    world = World()
+    job = world.waits("train", cpu=2, pods=2)
+    failure = "BackoffLimitExceeded: Job has reached the specified backoff limit"
+    job = replace(job, suspended=False, finished="Failed", failure=failure, finished_seconds=NOW, resource_version=9)
+    world.view.put_job(job)
+    assert condition(await world.workload(job), "Finished")["message"] == f"The job has failed: {failure}"
+
+
 async def test_a_finished_gang_keeps_what_it_was_admitted_with_and_when_it_ended() -> None:
     world = World()
     job = world.waits("train", cpu=1, pods=2)
