@@ -436,6 +436,8 @@ class Feeds:
             return
         regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()
         self.view.policy = policy
+        if view.nodes is not None and view.nodes.take_hyper_nodes(policy.hyper_nodes):
+            self.listener.nodes_changed()
         self._rebuild_context()
         if regated and self._jobs_running:
             self._relist_jobs()

@@ -8,6 +8,7 @@ from webhook.cluster.read_again import meaning
 from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.jobs.pricing.context import ReadContext, context_from, with_injections
+from webhook.jobs.reading.network_topology import tiers
 from webhook.kube.plain import Plain
 
 
@@ -47,7 +48,7 @@ class KeptObjects:
             runtime_classes=self._meanings("runtimeclasses"),
             training_runtimes=self._meanings("trainingruntimes", "clustertrainingruntimes"),
         )
-        context = replace(context, network_tiers=config.network_tiers)
+        context = replace(context, network_tiers=tiers(config.network_tiers, view.policy.hyper_nodes))
         return with_injections(context, config.injections, view.namespaces)
 
     def _meanings(self, *feeds: str) -> list[Mapping[str, Any]]:

@@ -14,6 +14,8 @@ from webhook.jobs.reading.record import JobRecord
 
 TRAIN_JOB: Final = "TrainJob.trainer.kubeflow.org"
 """The one kind that is read with another object's pod templates."""
+VOLCANO: Final = ("Job.batch.volcano.sh", "PodGroup.scheduling.x-k8s.io")
+"""Those that may say in tiers where their pods go."""
 
 
 def meaning(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -45,6 +47,7 @@ def changed_kinds(old: ReadContext, new: ReadContext, jobs: Iterable[JobRecord])
         or job.namespace in namespaces
         or (classes and job.missing_class)
         or (runtimes and job.kind == TRAIN_JOB)
+        or (old.network_tiers != new.network_tiers and job.kind in VOLCANO)
     }
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from webhook.core.model.policy import Policy, Queue
 from webhook.core.notation.problem import Problem
-from webhook.dialects import elastic_quota_tree, resource_quota, volcano
+from webhook.dialects import elastic_quota_tree, hyper_nodes, resource_quota, volcano
 from webhook.dialects.field import Field
 from webhook.dialects.fragment import Fragment, Source, source_of
 from webhook.dialects.kueue import objects as kueue
@@ -107,6 +107,8 @@ def _compile(obj: PolicyObject, source: Source) -> Fragment:
         return kueue.compile_object(obj)
     if (source.group, source.kind) == (elastic_quota_tree.GROUP, elastic_quota_tree.KIND):
         return elastic_quota_tree.compile_object(obj)
+    if (source.group, source.kind) == (hyper_nodes.GROUP, hyper_nodes.KIND):
+        return hyper_nodes.compile_object(obj)
     fragment = Fragment(source)
     Field(obj.get("kind"), "/kind", fragment.problems).warn(
         f"is not a policy kind of the group {source.group!r}", "write a kind of Kueue, ElasticQuotaTree or Volcano"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Queue, Topology
+from webhook.core.model.policy import Cohort, Flavor, HyperNode, LocalQueue, Queue, Topology
 from webhook.core.notation.problem import Problem
 from webhook.dialects.field import Field
 
@@ -48,6 +48,7 @@ class Fragment:
     cohorts: list[Cohort] = field(default_factory=list)
     flavors: list[Flavor] = field(default_factory=list)
     topologies: list[Topology] = field(default_factory=list)
+    hyper_nodes: list[HyperNode] = field(default_factory=list)
     local_queues: list[LocalQueue] = field(default_factory=list)
     namespace_queues: dict[str, str] = field(default_factory=dict)
     queue_aliases: dict[str, str] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from webhook.dialects import elastic_quota_tree, volcano
+from webhook.dialects import elastic_quota_tree, hyper_nodes, volcano
 from webhook.dialects.kueue import checks as kueue_checks
 from webhook.dialects.kueue import objects as kueue
 
@@ -42,6 +42,7 @@ COMPILED: Final[tuple[PolicyResource, ...]] = (
     PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, "WorkloadPriorityClass", "workloadpriorityclasses", False),
     PolicyResource(elastic_quota_tree.GROUP, ("v1beta1",), elastic_quota_tree.KIND, "elasticquotatrees", True),
     PolicyResource(volcano.GROUP, ("v1beta1",), volcano.KIND, "queues", False),
+    PolicyResource(hyper_nodes.GROUP, ("v1alpha1",), hyper_nodes.KIND, "hypernodes", False),
 )
 """Those that are compiled into the Policy (``compiler.compile_policy``), wherever Tutti runs."""
 CHECKS: Final = PolicyResource(kueue.GROUP, _KUEUE_VERSIONS, kueue_checks.KIND, "admissionchecks", False)

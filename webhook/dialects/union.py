@@ -10,7 +10,7 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from webhook.core.model.policy import Cohort, Flavor, LocalQueue, Policy, Queue, ResourceGroup, Topology
+from webhook.core.model.policy import Cohort, Flavor, HyperNode, LocalQueue, Policy, Queue, ResourceGroup, Topology
 from webhook.core.notation.problem import Problem
 from webhook.dialects.cohort_graph import MOST_LEVELS, cycles, too_deep
 from webhook.dialects.fragment import Fragment
@@ -32,6 +32,7 @@ class PolicyUnion:
         self._cohorts: dict[str, tuple[Cohort, Fragment]] = {}
         self._flavors: dict[str, tuple[Flavor, Fragment]] = {}
         self._topologies: dict[str, tuple[Topology, Fragment]] = {}
+        self._hyper_nodes: dict[str, tuple[HyperNode, Fragment]] = {}
         self._local_queues: dict[tuple[str, str], tuple[LocalQueue, Fragment]] = {}
         self._priority_classes: dict[str, tuple[int, Fragment]] = {}
         self._checks = {name: check for f in self._fragments for name, check in f.admission_checks.items()}
@@ -61,6 +62,7 @@ class PolicyUnion:
             namespace_queues={k: v for f in self._fragments for k, v in f.namespace_queues.items()},
             queue_aliases={k: v for f in self._fragments for k, v in f.queue_aliases.items()},
             priority_classes={name: value for name, (value, _) in self._priority_classes.items()},
+            hyper_nodes=tuple(each for _, (each, _) in sorted(self._hyper_nodes.items())),
             problems=self._problems(),
         )
 
@@ -77,6 +79,8 @@ class PolicyUnion:
             del self._flavors[flavor]
         for topology in self._collect(self._topologies, ((each.name, each, f) for f in parts for each in f.topologies)):
             del self._topologies[topology]
+        for each in self._collect(self._hyper_nodes, ((each.name, each, f) for f in parts for each in f.hyper_nodes)):
+            del self._hyper_nodes[each]
         for handle in self._collect(
             self._local_queues, (((local.namespace, local.name), local, f) for f in parts for local in f.local_queues)
         ):

@@ -19,11 +19,12 @@ from webhook.cluster.nodes.node import StoredNode
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.policy import Flavor
+from webhook.core.model.policy import Flavor, HyperNode
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
-from webhook.core.nodes.node import PODS
+from webhook.core.nodes.node import PODS, NodeRecord
 from webhook.core.nodes.shape import Shape, shape_of
+from webhook.core.nodes.tiers import Tiers
 from webhook.core.notation.amounts import Amounts
 from webhook.core.notation.quantity import MILLI
 from webhook.core.placement.fit import place_most
@@ -57,6 +58,7 @@ class Occupancy:
 
     def __init__(self, exempt_namespaces: Collection[str] = ()) -> None:
         self.capacity = Capacity()
+        self._tiers = Tiers()
         self._exempt = frozenset(exempt_namespaces)
         self._entries: Mapping[str, Reservation] = {}
         self._unsettled: set[str] = set()
@@ -100,11 +102,24 @@ class Occupancy:
 
     def put_node(self, stored: StoredNode) -> None:
         """Add or replace one node."""
-        if self.capacity.nodes.get(stored.name) != stored.node:
-            self.capacity.put_node(stored.node)
-            self._expecting[stored.name] = None
+        self._put(stored.node)
+
+    def take_hyper_nodes(self, found: tuple[HyperNode, ...]) -> bool:
+        """Take in all HyperNodes that there are; return whether that changes anything."""
+        if found == self._tiers.hyper_nodes:
+            return False
+        self._tiers = Tiers(found)
+        for node in list(self.capacity.nodes.values()):
+            self._put(node)
+        return True
+
+    def _put(self, read: NodeRecord) -> None:
+        node = self._tiers.labelled(read)
+        if self.capacity.nodes.get(node.name) != node:
+            self.capacity.put_node(node)
+            self._expecting[node.name] = None
             self._freed = True
-            self._unsettle_at(stored.name)
+            self._unsettle_at(node.name)
 
     def drop_node(self, name: str) -> None:
         """Forget one node."""

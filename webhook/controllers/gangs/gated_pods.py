@@ -16,7 +16,8 @@ from webhook.controllers.gangs.assess import Step, assess
 from webhook.controllers.writes.effects import Effect, PodWrite
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.policy import Flavor
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.tiers import is_tier
 from webhook.core.reasons.eviction import ENDED
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches import pod as pod_patches
@@ -124,13 +125,28 @@ def started_by(pod: PodRecord, reservation: Reservation) -> bool:
     return admission is not None and admission.is_of(reservation)
 
 
-def lifting(job: JobRecord, pods: Iterable[PodRecord], ledger: Ledger, flavors: Mapping[str, Flavor]) -> Effect | None:
-    """Return the effect that lets ``pods`` go, chosen before ``ledger`` was written; None if that takes it back."""
+def lifting(job: JobRecord, pods: Iterable[PodRecord], ledger: Ledger, view: View) -> Effect | None:
+    """Return the effect that lets ``pods`` go, chosen before ``ledger`` was written; None if that takes it back.
+
+    Who has to be in a HyperNode is held to the nodes that are in it now, and waits while there are none.
+    """
     reservation = ledger.entries.get(job.uid)
     if reservation is None or reservation.stopping is not None:
         return None
-    writes = [PodWrite(pod, pod_patches.lift(pod, job, reservation, ledger.version, flavors)) for pod in pods]
+    tiers = {each.name: {k: v for k, v in each.domain.items() if is_tier(k)} for each in reservation.pod_sets}
+    nodes = {} if view.nodes is None else view.nodes.capacity.nodes
+    held_to = {name: _within(domain, nodes) for name, domain in tiers.items() if domain}
+
+    def lift(pod: PodRecord) -> PodWrite:
+        only = held_to.get(pod.pod_set, ())
+        return PodWrite(pod, pod_patches.lift(pod, job, reservation, ledger.version, view.policy.flavors, nodes=only))
+
+    writes = [lift(pod) for pod in pods if held_to.get(pod.pod_set, True)]
     return Effect(Step.LIFT, job, pods=tuple(writes)) if writes else None
+
+
+def _within(domain: Mapping[str, str], nodes: Mapping[str, NodeRecord]) -> list[str]:
+    return sorted(name for name, node in nodes.items() if domain.items() <= node.labels.items())
 
 
 def stopping(step: Step, job: JobRecord, pods: Iterable[PodRecord], requeue: Requeue) -> Effect | None:

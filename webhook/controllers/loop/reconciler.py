@@ -241,7 +241,7 @@ class Reconciler:
             except Exception as error:
                 self._broken(job.uid, job, error)
         for job, pods in batch.lifts.values():
-            if lifting := gated_pods.lifting(job, pods, self._keeper.ledger, self._view.policy.flavors):
+            if lifting := gated_pods.lifting(job, pods, self._keeper.ledger, self._view):
                 batch.effects[job.uid] = lifting
         for effect in batch.effects.values():
             if not self._effects.resting(effect.job):

@@ -77,6 +77,9 @@ class Nearness:
     """The label of which the pods of each slice have to meet one value."""
     slice_size: int = 0
     """Pods of a slice, one after another by their ranks; 0: there are none."""
+    path: tuple[str, ...] = ()
+    """Where the labels nest (Volcano's tiers), all of them that matter, the widest first; the set goes to the narrowest
+    domain that holds it."""
 
     @property
     def binding(self) -> bool:

@@ -1,7 +1,8 @@
 """One pod as the fences and the quorum see it, projected from the API server's object."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from webhook.core.model.gang import PodPrice, PodSet
 
@@ -22,6 +23,8 @@ class WaitingPod:
     """Place of our gate in the list of gates."""
     requeue: str = ""
     """Text of the annotation that says from where it was sent back."""
+    affinity: Mapping[str, Any] = field(default_factory=dict)
+    """What its owner wrote there."""
 
 
 @dataclass(frozen=True, slots=True)

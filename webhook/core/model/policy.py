@@ -4,6 +4,7 @@ The words and the arithmetic are Kueue's (nominal, borrowing limit, lending limi
 An absent limit is ``None`` (unlimited), never a large number; an absent nominal quota is 0.
 """
 
+import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -179,6 +180,24 @@ class Topology:
 
 
 @dataclass(frozen=True, slots=True)
+class HyperNode:
+    """Volcano's: nodes that are near each other, named one by one, by rules, or as those of other HyperNodes."""
+
+    name: str
+    tier: int
+    """The lower, the nearer its nodes are to each other."""
+    tier_name: str = ""
+    nodes: frozenset[str] = field(default_factory=frozenset)
+    """Nodes that it names."""
+    patterns: tuple[re.Pattern[str], ...] = ()
+    """Nodes in whose name one of them is found."""
+    selectors: tuple[LabelSelector, ...] = ()
+    """Nodes by their labels."""
+    below: frozenset[str] = field(default_factory=frozenset)
+    """HyperNodes whose nodes are its own too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Flavor:
     """A kind of capacity: the nodes it stands for and what a pod must tolerate to use it."""
 
@@ -266,6 +285,8 @@ class Policy:
     """Names fit for a label (a leaf's bare name) to queues whose own name is a path."""
     priority_classes: Mapping[str, int] = field(default_factory=dict)
     """WorkloadPriorityClass name to its value."""
+    hyper_nodes: tuple[HyperNode, ...] = ()
+    """In order of their names."""
     problems: tuple[Problem, ...] = ()
 
     def cohorts_above(self, cohort: str | None) -> tuple[str, ...]:

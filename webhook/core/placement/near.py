@@ -49,11 +49,12 @@ def place_near(
     assert near is not None
     own = levels_of(unit[0])
     depth = own.index(near.level) + 1 if near.level else 1
-    for end in range(depth, depth - 1 if near.required else 0, -1):
+    for end in range(len(own) if near.path and near.level else depth, depth - 1 if near.required else 0, -1):
         domain = _place_in_one(overlay, unit, end, places)
         if domain is not None:
             if near.required:
-                domains.update({each.name: dict(zip(own, domain, strict=False)) for each in unit})
+                # A narrower one that holds it now need not hold who replaces a pod of it.
+                domains.update({each.name: dict(zip(own[:depth], domain[:depth], strict=True)) for each in unit})
             return None
     if not near.required:
         for each in unit:
@@ -84,6 +85,8 @@ def levels_of(asked: Asked) -> Path:
     """Return the labels that tell the domains of a set apart: its topology's, else those that it names itself."""
     assert asked.near is not None
     named = dict.fromkeys(level for level in (asked.near.level, asked.near.slice_level) if level)
+    if asked.near.path:
+        return asked.near.path
     return asked.shape.levels if named.keys() <= {*asked.shape.levels} else tuple(named)
 
 

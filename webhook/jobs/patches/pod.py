@@ -5,8 +5,8 @@ never puts one back, lets a node selector grow while there is one, and toleratio
 is stopped by deleting it, and one that was not keeps waiting.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.pods import PodRecord, WaitingPod
@@ -15,8 +15,10 @@ from webhook.core.notation import names
 from webhook.jobs.patches.template import schedule, stamp, wanted_of
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import JobRecord, Requeue, Template
-from webhook.untyped import paths
+from webhook.untyped import editing, paths
 from webhook.untyped.editing import Patch
+
+_REQUIRED: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 
 def lift(
@@ -25,8 +27,11 @@ def lift(
     reservation: Reservation,
     version: tuple[int, int],
     flavors: Mapping[str, Flavor],
+    *,
+    nodes: Sequence[str] = (),
 ) -> Patch:
-    """Return the patch that lets one waiting pod be scheduled as part of the admitted gang ``job``.
+    """Return the patch that lets one waiting pod be scheduled as part of the admitted gang ``job``, on ``nodes`` alone
+    where any are given.
 
     A pod of a PodGroup carries what its gang was admitted with, for it has no job that could.
     """
@@ -48,9 +53,22 @@ def lift(
         *stamp(template, reservation.uid, version),
         *(_admission(pod, job, reservation, version) if pod.group else ()),
         *scheduling,
+        *(_held_to(nodes, waiting.affinity) if nodes else ()),
         {"op": "test", "path": f"{place}/name", "value": names.SCHEDULING_GATE},
         {"op": "remove", "path": place},
     ]
+
+
+def _held_to(nodes: Sequence[str], affinity: Mapping[str, Any]) -> Patch:
+    """Return the operation by which a pod may go to ``nodes`` alone, beside what its owner asks of them.
+
+    While a pod has a gate, Kubernetes lets each of its terms get further requirements, and one be there where none was.
+    """
+    asked = {"key": names.HOSTNAME, "operator": "In", "values": list(nodes)}
+    terms = paths.find(affinity, (*_REQUIRED, "nodeSelectorTerms")) or [{}]
+    narrowed = [{**term, "matchExpressions": [*(term.get("matchExpressions") or ()), asked]} for term in terms]
+    value = editing.put(affinity, _REQUIRED, {"nodeSelectorTerms": narrowed})
+    return [{"op": "add", "path": "/spec/affinity", "value": value}]
 
 
 def send_back(pod: PodRecord, gang: str, requeue: Requeue) -> Patch:

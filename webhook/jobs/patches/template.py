@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Toleration
 from webhook.core.model.policy import Flavor
+from webhook.core.nodes.tiers import is_tier
 from webhook.core.notation import names
 from webhook.jobs.reading.record import Admission, Template
 from webhook.untyped import paths
@@ -47,7 +48,10 @@ def _put_all(pointer: str, wanted: Mapping[str, str], current: Mapping[str, str]
 def wanted_of(
     reservation: Reservation, pod_set: str, flavors: Mapping[str, Flavor]
 ) -> tuple[dict[str, str], list[Toleration]]:
-    """Return the node labels of the flavors and the domain assigned to one pod set, and the flavors' tolerations."""
+    """Return the node labels of the flavors and the domain assigned to one pod set, and the flavors' tolerations.
+
+    No node bears the labels of a HyperNode: pods that have to be in one are held to its nodes by name (``pod.lift``).
+    """
     reserved = reservation.pod_set(pod_set)
     assigned = [] if reserved is None else [flavors[f] for f in sorted(set(reserved.flavors.values())) if f in flavors]
     labels: dict[str, str] = {}
@@ -56,7 +60,7 @@ def wanted_of(
         labels.update(flavor.node_labels)
         tolerations += [t for t in flavor.tolerations if t not in tolerations]
     if reserved is not None:
-        labels.update(reserved.domain)
+        labels.update({label: value for label, value in reserved.domain.items() if not is_tier(label)})
     return labels, tolerations
 
 

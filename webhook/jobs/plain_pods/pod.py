@@ -142,6 +142,7 @@ def _waiting(pod: wire.Pod, spec: dict[str, Any], asks: PodSet, gate: int) -> Wa
         tolerations=len(spec["tolerations"]) if isinstance(spec.get("tolerations"), list) else None,
         gate=gate,
         requeue=(own or {}).get(names.REQUEUE, ""),
+        affinity=spec.get("affinity") or {},
     )
 
 

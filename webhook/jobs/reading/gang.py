@@ -127,6 +127,8 @@ def _gang(
     undo = None if requeue is None else requeue.undo
     placed = network_topology.placed(kind, obj, sites, context)
     pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in placed)
+    if kind.group == network_topology.GROUP:
+        pod_sets = network_topology.nested(pod_sets, context.network_tiers)
     labels = paths.find_mapping(metadata, ("labels",))
     created = seconds(metadata.get("creationTimestamp"))
     pod_group = _pod_group(sites)

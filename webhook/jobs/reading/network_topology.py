@@ -1,8 +1,9 @@
 """Volcano's ``networkTopology`` of a Job and of its tasks' partitions, as the annotations that say the same.
 
-Volcano keeps a job within one HyperNode of a tier at most (``hard``), or tries to (``soft``). HyperNodes are not read:
-the configuration says which node label tells those of a tier apart. What has no label, or cannot be said by
-annotations, is left, with a reason for whoever wrote it. Annotations that the owner wrote on a task count instead.
+Volcano keeps a job within one HyperNode of a tier at most (``hard``), or tries to (``soft``). The configuration says
+which node label tells those of a tier apart, or the HyperNodes themselves do. Of all domains up to the tier the
+narrowest that holds the job is taken. What has no tier, or cannot be said by annotations, is left, with a reason for
+whoever wrote it. Annotations that the owner wrote on a task count instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.core.model.gang import Nearness, PodSet
+from webhook.core.model.policy import HyperNode
+from webhook.core.nodes.tiers import is_tier, tier_label
 from webhook.core.notation import names
+from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import NetworkTier, ReadContext
@@ -29,7 +33,17 @@ _OWN: Final = (
     names.SLICE_TOPOLOGY,
     names.POD_SET_GROUP,
 )
-_NO_TIER: Final = "no networkTiers of the configuration names its tier"
+_NO_TIER: Final = "there is no HyperNode of its tier or of a lower one, and no networkTiers of the configuration"
+
+
+def tiers(configured: tuple[NetworkTier, ...], hyper_nodes: Sequence[HyperNode]) -> tuple[NetworkTier, ...]:
+    """Return the tiers that jobs may name: those of the configuration, or where it has none, of the HyperNodes."""
+    found: dict[int, NetworkTier] = {}
+    for each in hyper_nodes:
+        known = found.get(each.tier)
+        if known is None or (each.tier_name and not known.name):
+            found[each.tier] = NetworkTier(each.tier, tier_label(each.tier), each.tier_name)
+    return configured or tuple(found[number] for number in sorted(found))
 
 
 @dataclass(slots=True)
@@ -80,7 +94,20 @@ def of_group(pod_sets: tuple[PodSet, ...], stated: object, context: ReadContext)
         return pod_sets
     ((name, label),) = asked.items()
     near, together = Nearness(label, name == names.REQUIRED_TOPOLOGY), _TOGETHER if len(pod_sets) > 1 else ""
-    return tuple(replace(each, near=near, together=together) for each in pod_sets)
+    return nested(tuple(replace(each, near=near, together=together) for each in pod_sets), context.network_tiers)
+
+
+def nested(pod_sets: tuple[PodSet, ...], tiers: Sequence[NetworkTier]) -> tuple[PodSet, ...]:
+    """Return the pod sets, of which those that are placed by tiers know how these lie in each other."""
+    labels = [each.node_label for each in sorted(tiers, key=lambda each: -each.tier)]
+
+    def knowing(near: Nearness) -> Nearness:
+        named = [label for label in (near.level, near.slice_level) if label]
+        if not named or not {*named} <= {*labels}:
+            return near
+        return replace(near, path=tuple(labels[labels.index(near.level) if near.required else 0 :]))
+
+    return tuple(each if each.near is None else replace(each, near=knowing(each.near)) for each in pod_sets)
 
 
 def why_left(stated: object, tiers: Sequence[NetworkTier]) -> str | None:
@@ -92,7 +119,15 @@ def why_left(stated: object, tiers: Sequence[NetworkTier]) -> str | None:
 def placed(
     kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], context: ReadContext
 ) -> Sequence[PodSetSite]:
-    """Return the pod sets as if their owner had written annotations for what Volcano's fields say."""
+    """Return the pod sets as if their owner had written annotations for what Volcano's fields say.
+
+    Raises Unreadable where the owner names a tier of HyperNodes: no kind but Volcano's is held to them.
+    """
+    for site in sites:
+        for name, value in paths.find_mapping(site.metadata or {}, ("annotations",)).items():
+            if name in _OWN and isinstance(value, str) and is_tier(value):
+                why, fix = "is a tier of HyperNodes and no node bears it", "name a label that nodes have"
+                raise Unreadable(f"pod set {site.name}: annotation {name}", value, why, fix)
     if kind.group != GROUP:
         return sites
     asked = wanted(kind, obj, sites, context).annotations
@@ -141,4 +176,5 @@ def _label(stated: object, tiers: Sequence[NetworkTier]) -> str | None:
     number, name = (paths.find(stated, (key,)) for key in ("highestTierAllowed", "highestTierName"))
     if name:
         return next((each.node_label for each in tiers if each.name == name), None)
-    return next((each.node_label for each in tiers if type(number) is int and each.tier == number), None)
+    allowed = [each for each in tiers if type(number) is int and each.tier <= number]
+    return max(allowed, key=lambda each: each.tier).node_label if allowed else None

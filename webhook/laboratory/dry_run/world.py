@@ -24,6 +24,7 @@ from webhook.jobs.kinds.registry import with_custom
 from webhook.jobs.pricing.context import ReadContext, with_injections
 from webhook.jobs.reading import gating
 from webhook.jobs.reading import job as reading
+from webhook.jobs.reading.network_topology import tiers
 from webhook.jobs.reading.record import JobRecord
 from webhook.laboratory.dry_run.files import classes, status_rules
 from webhook.laboratory.dry_run.files import objects as files
@@ -80,7 +81,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     ranked_with = {kind: by_kind.pop(kind, []) for kind in classes.KINDS}
     context, problems = classes.read(ranked_with, dict(world.view.policy.priority_classes))
     world.problems += problems
-    context = replace(context, network_tiers=config.network_tiers)
+    context = replace(context, network_tiers=tiers(config.network_tiers, world.view.policy.hyper_nodes))
     context = with_injections(context, config.injections, world.view.namespaces)
     settings = engine_settings(config)
     around = Surroundings(

@@ -74,7 +74,8 @@ def unfollowed(pod: PodFacts, namespace: str, rules: PodRules) -> tuple[str, ...
     known = rules.view.pod_groups.get((namespace, pod.group or ""))
     if known is None or not known.unfollowed:
         return ()
-    why = network_topology.why_left(known.network_topology, rules.settings.network_tiers)
+    tiers = network_topology.tiers(rules.settings.network_tiers, rules.view.policy.hyper_nodes)
+    why = network_topology.why_left(known.network_topology, tiers)
     left = {each: "it is not carried out" for each in known.unfollowed if each != "networkTopology"}
     left |= {} if why is None else {"networkTopology": why}
     return tuple(

@@ -107,6 +107,7 @@ BUILT_IN: Final = (
     Row("kueue.x-k8s.io", "workloadpriorityclasses", Handling.POLICY),
     Row("scheduling.sigs.k8s.io", "elasticquotatrees", Handling.POLICY),
     Row("scheduling.volcano.sh", "queues", Handling.POLICY),
+    Row("topology.volcano.sh", "hypernodes", Handling.POLICY),
     Row("scheduling.volcano.sh", "podgroups", Handling.NONE, _QUORUM),
     Row("scheduling.volcano.sh", "podgroups/status", Handling.NONE, _STATUS),
     Row("scheduling.sigs.k8s.io", "podgroups", Handling.NONE, _QUORUM),

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from webhook.cluster.nodes.node import StoredNode
+from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.rebuild import must_be_voided
 from webhook.cluster.view import View
 from webhook.cluster.waiting import waiting_gang
@@ -12,6 +14,8 @@ from webhook.controllers.gangs.gated_pods import assess_pod_group, liftable, lif
 from webhook.core.ledger.record import Ledger, Reservation, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord, WaitingPod
+from webhook.core.model.policy import HyperNode
+from webhook.core.nodes.node import NodeRecord
 from webhook.core.notation import names
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
@@ -255,10 +259,29 @@ def test_stopping_deletes_those_that_were_let_go_and_sends_the_others_back() -> 
 def test_lifts_are_dropped_when_the_ledger_that_was_written_takes_them_back() -> None:
     record = plain(*THREE)
     for entries in ({}, {record.uid: replace(STOPPING, uid=record.uid)}):
-        assert lifting(record, THREE, Ledger(1, 2, entries), {}) is None
-    effect = lifting(record, THREE, Ledger(1, 2, {record.uid: replace(RESERVED, uid=record.uid)}), {})
+        assert lifting(record, THREE, Ledger(1, 2, entries), View()) is None
+    effect = lifting(record, THREE, Ledger(1, 2, {record.uid: replace(RESERVED, uid=record.uid)}), View())
     assert effect is not None
     assert [write.pod.resource_version for write in effect.pods] == [1, 2, 3]
+
+
+def test_pods_that_have_to_be_in_a_hyper_node_go_to_its_nodes_and_wait_while_it_has_none() -> None:
+    record, view = plain(*THREE), View(nodes=Occupancy())
+    assert view.nodes is not None
+    for name in ("b", "a", "c"):
+        view.nodes.put_node(StoredNode(name, 1, NodeRecord(name)))
+    within = replace(RESERVED.pod_sets[0], domain={"topology.volcano.sh/tier-2": "s4"})
+    reserved = replace(RESERVED, uid=record.uid, pod_sets=(within,))
+    ledger = Ledger(1, 2, {record.uid: reserved})
+    assert lifting(record, THREE, ledger, view) is None
+    members = (HyperNode("s4", 2, nodes=frozenset({"a", "b"})), HyperNode("s5", 2, nodes=frozenset({"c"})))
+    assert view.nodes.take_hyper_nodes(members)
+    assert not view.nodes.take_hyper_nodes(members), "nothing has changed"
+    effect = lifting(record, THREE, ledger, view)
+    assert effect is not None
+    assert all("'values': ['a', 'b']" in str(write.patch) for write in effect.pods)
+    assert view.nodes.take_hyper_nodes(members[1:])
+    assert lifting(record, THREE, ledger, view) is None
 
 
 def test_a_rebuild_voids_every_pod_that_waits() -> None:

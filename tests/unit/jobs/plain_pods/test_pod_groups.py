@@ -23,6 +23,10 @@ UID = groups.gang_uid("ns", "ring")
 LABEL = "scheduling.x-k8s.io/pod-group"
 FLAVORS = {"spot": flavor("spot", {"pool/kind": "spot"}, Toleration(key="spot", operator="Exists"))}
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+IN_ONE_HYPER_NODE = {"key": names.HOSTNAME, "operator": "In", "values": ["a0", "a1"]}
+GPU: dict[str, Any] = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
+
 
 def pod(number: int = 0, *, gpu: int = 1, version: int = 5, **spec: Any) -> dict[str, Any]:
     """Return a plain pod of the group as it is stored: gated."""
@@ -287,6 +291,37 @@ def test_lifting_a_gate_stamps_the_pod_with_its_admission_and_injects_the_flavor
     assert (started.suspended, started.waiting_pods) == (False, 0)
     assert started.admission is not None
     assert (started.admission.counts, started.admission.since_seconds) == (reserved.counts, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "terms"),
+    [
+        ({}, [{"matchExpressions": [IN_ONE_HYPER_NODE]}]),
+        ({"nodeAffinity": None}, [{"matchExpressions": [IN_ONE_HYPER_NODE]}]),
+        (
+            {
+                "podAntiAffinity": {"x": 1},
+                "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [1]}, GPU]}},
+            },
+            [
+                {"matchFields": [1], "matchExpressions": [IN_ONE_HYPER_NODE]},
+                {"matchExpressions": [*GPU["matchExpressions"], IN_ONE_HYPER_NODE]},
+            ],
+        ),
+    ],
+    ids=["of no affinity", "of an empty one", "beside its owner's terms"],
+)
+def test_who_has_to_be_in_a_hyper_node_is_held_to_its_nodes_by_name(own: dict[str, Any], terms: list[Any]) -> None:
+    asked = pod(affinity=own) if own else pod()
+    record = gang_of(asked)
+    tier = {"topology.volcano.sh/tier-1": "s0"}
+    reserved = reservation(record)
+    reserved = replace(reserved, pod_sets=tuple(replace(each, domain=tier) for each in reserved.pod_sets))
+    patch = pod_patches.lift(decoded(asked), record, reserved, (3, 4), {}, nodes=("a0", "a1"))
+    spec = apply(asked, patch)["spec"]
+    assert spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == terms
+    assert spec["affinity"].get("podAntiAffinity") == own.get("podAntiAffinity")
+    assert "nodeSelector" not in spec, "no node bears the label"
 
 
 def test_a_gang_is_ready_when_all_that_it_was_admitted_with_run_or_have_succeeded() -> None:

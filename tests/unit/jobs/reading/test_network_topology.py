@@ -5,15 +5,20 @@ from typing import Any
 import pytest
 
 from webhook.core.model.gang import Nearness, PodPrice, PodSet
+from webhook.core.model.policy import HyperNode
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import NetworkTier, ReadContext
 from webhook.jobs.reading.gang import read_gang
-from webhook.jobs.reading.network_topology import of_group, wanted
+from webhook.jobs.reading.network_topology import of_group, tiers, wanted
 
 KIND = KINDS["Job.batch.volcano.sh"]
 TIERS = ReadContext(network_tiers=(NetworkTier(1, "rack"), NetworkTier(2, "block", "spine")))
 HARD_1, HARD_2 = {"mode": "hard", "highestTierAllowed": 1}, {"mode": "hard", "highestTierAllowed": 2}
-RACK, BLOCK = Nearness("rack", required=True), Nearness("block", required=True)
+RACK = Nearness("rack", required=True, path=("rack",))
+BLOCK = Nearness("block", required=True, path=("block", "rack"))
+NEAR = Nearness("rack", required=False, path=("block", "rack"))
+HYPER_NODES = (HyperNode("s0", 1), HyperNode("s1", 1), HyperNode("s4", 3, "spine"))
+OF_HYPER_NODES = ReadContext(network_tiers=tiers((), HYPER_NODES))
 
 
 def task(name: str, replicas: int, annotations: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
@@ -50,10 +55,19 @@ def left(obj: dict[str, Any], context: ReadContext = TIERS) -> dict[str, str]:
         (HARD_2, BLOCK),
         ({"highestTierAllowed": 2}, BLOCK),
         ({"mode": "hard", "highestTierName": "spine"}, BLOCK),
-        ({"mode": "soft"}, Nearness("rack", required=False)),
-        ({"mode": "soft", "highestTierAllowed": 2}, Nearness("rack", required=False)),
+        ({"mode": "hard", "highestTierAllowed": 9}, BLOCK),
+        ({"mode": "soft"}, NEAR),
+        ({"mode": "soft", "highestTierAllowed": 2}, NEAR),
     ],
-    ids=["hard", "a wider tier", "hard is the default", "by its name", "soft", "soft has no highest"],
+    ids=[
+        "hard",
+        "a wider tier",
+        "hard is the default",
+        "by its name",
+        "above all tiers",
+        "soft",
+        "soft has no highest",
+    ],
 )
 def test_a_job_of_one_task_is_to_be_in_one_domain_of_the_tier(stated: dict[str, Any], found: Nearness) -> None:
     obj = job(task("w", 4), networkTopology=stated)
@@ -68,9 +82,11 @@ def test_all_tasks_of_a_job_are_to_be_in_one_domain_together() -> None:
 
 def test_partitions_of_a_task_are_slices() -> None:
     parts = {"totalPartitions": 2, "partitionSize": 4, "networkTopology": HARD_1}
-    assert near(job(task("w", 8, partitionPolicy=parts))) == [(Nearness("", False, "rack", 4), "")]
+    assert near(job(task("w", 8, partitionPolicy=parts))) == [
+        (Nearness("", False, "rack", 4, path=("block", "rack")), "")
+    ]
     both = job(task("w", 8, partitionPolicy=parts), networkTopology=HARD_2)
-    assert near(both) == [(Nearness("block", True, "rack", 4), "")]
+    assert near(both) == [(Nearness("block", True, "rack", 4, path=("block", "rack")), "")]
     assert left(both) == {}
 
 
@@ -85,7 +101,7 @@ PARTS = "spec.tasks[].partitionPolicy"
 @pytest.mark.parametrize(
     ("obj", "said"),
     [
-        (job(task("w", 4), networkTopology={"mode": "hard", "highestTierAllowed": 3}), "spec.networkTopology"),
+        (job(task("w", 4), networkTopology={"mode": "hard", "highestTierAllowed": 0}), "spec.networkTopology"),
         (job(task("w", 4), networkTopology={"mode": "hard", "highestTierName": "hall"}), "spec.networkTopology"),
         (job(task("w", 4), networkTopology={"mode": "hard"}), "spec.networkTopology"),
         (job(task("w", 4), networkTopology={"mode": "hard", "highestTierAllowed": True}), "spec.networkTopology"),
@@ -104,7 +120,7 @@ PARTS = "spec.tasks[].partitionPolicy"
         ),
     ],
     ids=[
-        "a tier without a label",
+        "a tier below all that there are",
         "a name that no tier has",
         "no tier",
         "no number",
@@ -134,6 +150,27 @@ def test_plain_pods_of_a_pod_group_are_to_be_in_one_domain_together() -> None:
         (RACK, "network-topology"),
         (RACK, "network-topology"),
     ]
-    assert of_group(sets[:1], {"mode": "soft"}, TIERS)[0].near == Nearness("rack", required=False)
-    for stated in (None, {"mode": "hard", "highestTierAllowed": 9}, "hard"):
+    assert of_group(sets[:1], {"mode": "soft"}, TIERS)[0].near == NEAR
+    for stated in (None, {"mode": "hard", "highestTierAllowed": 0}, "hard"):
         assert of_group(sets, stated, TIERS) == sets
+
+
+def test_hyper_nodes_make_tiers_where_the_configuration_names_none() -> None:
+    one, three = "topology.volcano.sh/tier-1", "topology.volcano.sh/tier-3"
+    assert OF_HYPER_NODES.network_tiers == (NetworkTier(1, one), NetworkTier(3, three, "spine"))
+    assert tiers(TIERS.network_tiers, HYPER_NODES) == TIERS.network_tiers
+    both = Nearness(three, required=True, path=(three, one))
+    for stated, found in (
+        (HARD_1, Nearness(one, required=True, path=(one,))),
+        (HARD_2, Nearness(one, required=True, path=(one,))),
+        ({"mode": "hard", "highestTierAllowed": 3}, both),
+        ({"mode": "hard", "highestTierName": "spine"}, both),
+        ({"mode": "soft"}, Nearness(one, required=False, path=(three, one))),
+    ):
+        assert near(job(task("w", 4), networkTopology=stated), OF_HYPER_NODES) == [(found, "")]
+
+
+def test_who_names_a_tier_of_hyper_nodes_as_a_label_is_told_that_no_node_bears_it() -> None:
+    asked = {"kueue.x-k8s.io/podset-required-topology": "topology.volcano.sh/tier-1"}
+    read = read_gang(KIND, {**job(), "spec": {"tasks": [task("w", 4, asked)]}}, OF_HYPER_NODES)
+    assert "is a tier of HyperNodes and no node bears it" in str(read.problem)

@@ -23,6 +23,7 @@ def read_nodes(view: View, found: Iterable[Object], exempt_namespaces: Collectio
         except (msgspec.MsgspecError, QuantityError, ValueError) as error:
             fix = "give it as `kubectl get node -o yaml` prints it"
             problems.append(Problem(label(obj), "", f"is not a Node: {error}", fix))
+    occupancy.take_hyper_nodes(view.policy.hyper_nodes)
     if occupancy.capacity.nodes:
         view.nodes = occupancy
         for namespace in view.namespaces:

@@ -173,6 +173,7 @@ def _custom() -> Iterable[Resource]:
     )
     yield custom("scheduling.volcano.sh", "v1beta1", "queues", "Queue", False, short_names=("q", "queue-v1beta1"))
     yield custom("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup", short_names=("vg", "podgroup-v1beta1"))
+    yield custom("topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", False, short_names=("hn",))
     yield custom("batch.volcano.sh", "v1alpha1", "jobs", "Job", short_names=("vcjob", "vj"))
     for plural, kind, namespaced, short in (
         ("clusterqueues", "ClusterQueue", False, ("cq",)),
