@@ -66,7 +66,9 @@ class Field:
         return {str(key): self._member(str(key), value) for key, value in self.value.items()}
 
     def items(self, least: int = 0, most: int | None = None) -> Iterator["Field"]:
-        """Yield the elements of a list; notes an error when there are fewer than ``least`` or more than ``most``."""
+        """Yield the elements of a list; notes an error when there are fewer than ``least`` or more than ``most``, and then
+        yields no more: the object does not compile, and each element costs time.
+        """
         if self.value is None and not least:
             return
         if not isinstance(self.value, Sequence) or isinstance(self.value, str | bytes):
@@ -75,7 +77,7 @@ class Field:
         size = len(self.value)
         if size < least or (most is not None and size > most):
             self.error(f"has {size} entries", f"write {least} to {'any number' if most is None else most}")
-        for index, value in enumerate(self.value):
+        for index, value in enumerate(self.value[:most]):
             yield Field(value, f"{self.path}/{index}", self.problems)
 
     def _member(self, key: str, value: object) -> "Field":

@@ -6,6 +6,7 @@ namespace, and the settling time after replicas changed.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -146,6 +147,8 @@ class Gate:
             return self._bad_request(path, error)
         try:
             unreasonable = None if path == POLICY_PATH else await self._looked_at(path, request, body, timeout_seconds)
+            if unreasonable is None and path != POLICY_PATH and len(body) > LONG_BYTES:
+                await _read_apart(request)
             decided: Decided | None = unreasonable or decide(request)
             if decided is None:
                 decided = await self._wait_and_decide(path, request, body, timeout_seconds, hopped)
@@ -338,7 +341,20 @@ _BUSY: Final = deny(Refusal.BUSY, "Tutti has too many requests in flight; try ag
 
 async def _decoded(body: bytes) -> ReviewRequest:
     """Return the request; other reviews get their turn while what is too deep is cut from a long one."""
-    return decode(body if len(body) <= LONG_BYTES else await shallow_with_pauses(body, LEVELS_MAX + WRAPPING_LEVELS))
+    if len(body) <= LONG_BYTES:
+        return decode(body)
+    return decode(await shallow_with_pauses(body, LEVELS_MAX + WRAPPING_LEVELS), cut=True)
+
+
+async def _read_apart(request: ReviewRequest) -> None:
+    """Have both objects of a long review decoded, each in a turn of its own. What is wrong with one is told by whoever
+    asks for it.
+    """
+    for part in ("object", "old_object"):
+        await asyncio.sleep(0)
+        with contextlib.suppress(FieldError, RequestError):
+            getattr(request, part)
+    await asyncio.sleep(0)
 
 
 def _unreasonable(path: str, request: ReviewRequest, body: bytes) -> Answer | None:

@@ -100,6 +100,7 @@ class ReviewRequest:
         "_old_object",
         "_raw_object",
         "_raw_old_object",
+        "_shallow",
         "dry_run",
         "group",
         "groups",
@@ -113,7 +114,8 @@ class ReviewRequest:
         "username",
     )
 
-    def __init__(self, wire: _Request) -> None:
+    def __init__(self, wire: _Request, *, cut: bool) -> None:
+        """``cut``: what is nested too deeply was cut away before."""
         kind, resource = wire.kind or _GroupVersionKind(), wire.resource or _GroupVersionResource()
         self.uid = wire.uid
         self.kind = f"{kind.kind or ''}.{kind.group or ''}"
@@ -128,6 +130,7 @@ class ReviewRequest:
         self.groups = (wire.userInfo.groups if wire.userInfo else ()) or ()
         self.dry_run = bool(wire.dryRun)
         self._raw_object, self._raw_old_object = wire.object, wire.oldObject
+        self._shallow = cut
         self._object: Mapping[str, Any] | None = None
         self._old_object: Mapping[str, Any] | None = None
 
@@ -152,7 +155,7 @@ class ReviewRequest:
 
     def _decoded(self, raw: msgspec.Raw, field: str) -> Mapping[str, Any] | None:
         try:
-            value = orjson.loads(shallow(bytes(raw)))
+            value = orjson.loads(memoryview(raw) if self._shallow else shallow(bytes(raw)))
         except orjson.JSONDecodeError as error:
             raise RequestError(400, f"request.{field} is not JSON: {error}") from None
         if value is not None and not isinstance(value, dict):
@@ -160,8 +163,9 @@ class ReviewRequest:
         return value
 
 
-def decode(body: bytes) -> ReviewRequest:
-    """Return the request of an AdmissionReview.
+def decode(body: bytes, *, cut: bool = False) -> ReviewRequest:
+    """Return the request of an AdmissionReview. ``cut``: what lies below ``LEVELS_MAX`` of its objects, or a few levels
+    more, is cut away already, and is not looked for again.
 
     Raises RequestError (HTTP 400) when it is no v1 review with a uid, FieldError when only a field is wrong.
     """
@@ -178,7 +182,7 @@ def decode(body: bytes) -> ReviewRequest:
     _check_type(review.apiVersion, review.kind)
     if not review.request.uid:
         raise RequestError(400, "request.uid is empty")
-    return ReviewRequest(review.request)
+    return ReviewRequest(review.request, cut=cut)
 
 
 def _field_error(body: bytes, message: str) -> Exception:
