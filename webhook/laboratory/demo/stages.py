@@ -43,6 +43,8 @@ PLAY_SECONDS: Final = 50.0
 REAL_PLAY_SECONDS: Final = 240.0
 """Images have to be pulled there, and nodes may be busy."""
 ACCOUNTS: Final = ("tutti-webhook", "tutti-reconciler")
+SERVICE: Final = "tutti-webhook"
+"""What the registrations ask."""
 
 
 class StageError(TuttiError):
@@ -70,13 +72,13 @@ async def on_simulated() -> int:
         authority = directory / "server" / "ca.crt"
         kubeconfigs = {n: _kubeconfig(directory / n, front.url, authority, token) for n, token in tokens.items()}
         processes = await stack.enter_async_context(Processes(directory))
-        # Closed before the processes are ended: the webhook drains for as long as anybody is connected.
-        reviews = RemoteReviews(cluster.server, CONDITIONS)
-        stack.push_async_callback(reviews.close)
         url = await _start_tutti(processes, directory, kubeconfigs)
+        # Closed before the processes are ended: the webhook drains for as long as anybody is connected.
+        reviews = RemoteReviews(cluster.server, {(SYSTEM_NAMESPACE, SERVICE): url}, CONDITIONS)
+        stack.push_async_callback(reviews.close)
         api = await connect(kubeconfigs["admin"])
         stack.push_async_callback(api.close)
-        await _register(api, url, (directory / "webhook" / "ca.crt").read_bytes())
+        await register(api, (directory / "webhook" / "ca.crt").read_bytes())
         return await play.perform(api, PLAY_SECONDS, processes.check, tidy=False)
 
 
@@ -171,13 +173,12 @@ async def _start_tutti(processes: Processes, directory: Path, kubeconfigs: dict[
     return f"https://{HOST}:{ports['webhook']['webhook_port']}"
 
 
-async def _register(api: Api, url: str, authority: bytes) -> None:
-    """Create the manifests' registrations, with a URL where they name a Service."""
+async def register(api: Api, authority: bytes) -> None:
+    """Create the registrations that ship, with the authority that issued the webhook's certificate."""
     bundle = base64.b64encode(authority).decode()
     for configuration in copy.deepcopy(registrations.shipped()):
         for hook in configuration["webhooks"]:
-            path = hook["clientConfig"]["service"]["path"]
-            hook["clientConfig"] = {"url": url + path, "caBundle": bundle}
+            hook["clientConfig"]["caBundle"] = bundle
         await play.create(api, configuration)
 
 

@@ -30,6 +30,13 @@ async def test_without_a_folder_to_write_in_the_demo_says_what_it_needs(monkeypa
 
 
 @pytest.mark.virtual_time
+async def test_the_demo_registers_what_ships_so_that_its_reconciler_finds_no_fault() -> None:
+    async with SimulatedCluster(Random(1)) as cluster:
+        await stages.register(cluster.api(), b"an authority")
+        assert await registrations.look(cluster.api()) == []
+
+
+@pytest.mark.virtual_time
 async def test_what_is_there_already_is_named_and_left_alone() -> None:
     async with SimulatedCluster(Random(1), namespaces=["team-speech"]) as cluster:
         with pytest.raises(play.SetUpError, match="Namespace team-speech is there already"):
