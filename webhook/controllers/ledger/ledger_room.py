@@ -125,7 +125,7 @@ class LedgerRoom:
         if bounds.fits_alone(grown):
             self._stay.pop(grown.uid, None)
             return True
-        self._stay[grown.uid] = bounds.entry_bytes(grown), _asked(job)
+        self._stay[grown.uid] = bounds.entry_bytes(grown), None if job is None else job.gang
         return False
 
     def forget(self, uid: str) -> list[str]:
