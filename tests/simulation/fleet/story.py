@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.simulation.fleet.links import Fault, Link
 from tests.simulation.fleet.rules import Json, Rules, ended, jobs
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY
+from tests.unit.controllers.stage import POLICY
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import fail_all, failover_policy, once
 from webhook.clock import LoopClock

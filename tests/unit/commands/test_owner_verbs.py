@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
+from tests.unit.controllers.stage import queued_cluster, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.commands.owner_verbs import Verb, cancel, each, every_kind, hold, release, selected, top
@@ -20,7 +20,6 @@ from webhook.core.notation import names
 from webhook.errors import Conflict, NotFound, WrongName
 from webhook.jobs.kinds.registry import KINDS, by_name
 from webhook.kube.api import MERGE_PATCH, Api
-from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
@@ -29,10 +28,7 @@ JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 @asynccontextmanager
 async def cluster() -> AsyncIterator[Api]:
     """Yield the connection of somebody in a cluster of four cpu with a leader and no webhook."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as simulated:
-        await simulated.add_node("node")
-        for item in POLICY:
-            await simulated.create(item)
+    async with queued_cluster() as simulated:
         parts = reconciler(simulated.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY
+from tests.unit.controllers.stage import POLICY
 from webhook import assembly
 from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config

@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import KUEUE, waiting_job
+from tests.unit.controllers.stage import KUEUE, waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from webhook.core.notation import names
 from webhook.fleet.jobs.copies import dispatch_of

@@ -8,7 +8,7 @@ import orjson
 import pytest
 import structlog.testing
 
-from tests.unit.controllers.ledger.test_ledger_rules import waiting_job
+from tests.unit.controllers.stage import waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
 from webhook.clock import LoopClock
 from webhook.core.fleet.dispatch import DispatchPhase

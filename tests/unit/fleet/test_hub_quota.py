@@ -11,7 +11,7 @@ import orjson
 import pytest
 import yaml
 
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY
+from tests.unit.controllers.stage import POLICY
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import KUEUE
+from tests.unit.controllers.stage import KUEUE
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, PODS, POLICY, stage, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, PODS, POLICY, queued_cluster, stage, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -111,10 +111,7 @@ async def test_its_pods_are_known_after_the_loss_of_the_ledger() -> None:
 
 async def test_pods_of_another_job_that_claim_to_be_a_gangs_hold_none_of_its_quota() -> None:
     """Whoever waits for the gang's room would wait for ever."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         await cluster.create(waiting_job(pods=4))

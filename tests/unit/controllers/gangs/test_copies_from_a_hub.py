@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, Stage, stage, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, Stage, stage, waiting_job
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
 from webhook.core.fleet.permit import permits
 from webhook.core.ledger.text import META, PERMITS

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -34,10 +34,7 @@ async def made_by_a_cron_job(cluster: SimulatedCluster, job: dict[str, Any]) -> 
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[SimulatedCluster]:
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         yield cluster
 
 

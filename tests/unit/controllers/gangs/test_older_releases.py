@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import KUEUE, owning_queue, waiting_job
+from tests.unit.controllers.stage import KUEUE, owning_queue, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config

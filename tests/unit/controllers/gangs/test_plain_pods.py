@@ -11,7 +11,7 @@ import jsonpatch
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import PODS, POLICY, waiting_pod
+from tests.unit.controllers.stage import PODS, queued_cluster, waiting_pod
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -98,10 +98,7 @@ def _phase(pod: dict[str, Any]) -> str:
 @asynccontextmanager
 async def stage(least: int) -> AsyncIterator[Stage]:
     """Yield a stage with a leader, and the PodGroup ``train`` that needs ``least`` pods."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         play = Stage(cluster)
         await play.group(least)
         leader = asyncio.create_task(play.parts.run())

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import LEDGER, POLICY, waiting_job
+from tests.unit.controllers.stage import LEDGER, POLICY, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config

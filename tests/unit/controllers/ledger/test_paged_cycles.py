@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.ledger.test_full_ledger import finished, job, led
-from tests.unit.controllers.ledger.test_ledger_rules import LEDGER
+from tests.unit.controllers.stage import LEDGER
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.ledger import pages, text
 from webhook.core.ledger.pages import Found

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY, stage
-from tests.unit.controllers.ledger.test_ledger_rules import waiting_job as queued_job
+from tests.unit.controllers.stage import POLICY, stage
+from tests.unit.controllers.stage import waiting_job as queued_job
 from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock

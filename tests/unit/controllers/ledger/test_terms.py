@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, reservation
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, stage, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, stage, waiting_job
 from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
@@ -85,10 +85,7 @@ class Failing:
 @asynccontextmanager
 async def led(lease: Lease | None = None) -> AsyncIterator[tuple[SimulatedCluster, Failing, ReconcilerParts]]:
     """Yield a cluster with a queue, a connection, and the only leader there is, on it."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         line = Failing(cluster.api())
         parts = reconciler(line, Config(lease=lease or Lease()), identity="me", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())

@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from random import Random
 
 import orjson
 import pytest
 
 from tests.unit.cluster.test_unread_kinds import WATCHES_END_SECONDS
 from tests.unit.controllers.gangs.test_orphans import job_set, leader
-from tests.unit.controllers.ledger.test_ledger_rules import LEDGER, POLICY, waiting_job
+from tests.unit.controllers.stage import LEDGER, queued_cluster, waiting_job
 from webhook.assembly import ReconcilerParts
 from webhook.cluster.view import POD_GROUPS
 from webhook.core.reasons.reasons import Code
@@ -43,10 +42,7 @@ async def end(running: asyncio.Task[None]) -> None:
 @pytest.mark.parametrize("unread", [JOB_SETS, "podgroups.scheduling.x-k8s.io"])
 async def test_at_the_installation_only_that_kind_waits(unread: str) -> None:
     """What ran before is adopted when it can be read, as it would have been."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         if unread == JOB_SETS:
             await cluster.create(job_set(suspend=False))
         cluster.router.unlistable.add(unread)
@@ -66,10 +62,7 @@ async def test_at_the_installation_only_that_kind_waits(unread: str) -> None:
 
 async def test_a_lost_ledger_waits_for_a_kind_of_which_pods_run_and_says_so() -> None:
     """What they hold stands on their job alone: it would be given to others."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         first = leader(cluster, "first")
         running = asyncio.create_task(first.run())
         await asyncio.sleep(5)
@@ -96,10 +89,7 @@ async def test_a_lost_ledger_waits_for_a_kind_of_which_pods_run_and_says_so() ->
 
 
 async def test_a_lost_ledger_is_rebuilt_without_a_kind_of_which_nothing_runs() -> None:
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         first = leader(cluster, "first")
         running = asyncio.create_task(first.run())
         await asyncio.sleep(5)
@@ -121,10 +111,7 @@ async def test_a_lost_ledger_is_rebuilt_without_a_kind_of_which_nothing_runs() -
 @asynccontextmanager
 async def led() -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
     """Yield a cluster with a queue and its leader, which has read every kind."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         parts = leader(cluster, "one")
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(5)

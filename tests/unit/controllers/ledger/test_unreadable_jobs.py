@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, Stage, stage, waiting_job
+from tests.unit.controllers.stage import JOB, Stage, stage, waiting_job
 from webhook.jobs.reading import job as reading
 from webhook.kube.api import MERGE_PATCH
 

@@ -6,7 +6,7 @@ from random import Random
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import ApiServersClock, LoopClock, SteadyClock, telling
 from webhook.config import Config
@@ -23,10 +23,7 @@ EVENTS = "/apis/events.k8s.io/v1/events"
 async def test_a_gang_with_a_run_time_limit_runs_on_and_is_stopped_in_time(step_seconds: float) -> None:
     loop, set_by = asyncio.get_running_loop(), 0.0
     steady = SteadyClock(wall=lambda: LoopClock().now() + set_by, elapsed=loop.time)
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         running = asyncio.create_task(
             reconciler(cluster.api(), Config(), identity="me", clock=steady, rng=Random(1)).run()
         )
@@ -62,10 +59,7 @@ def started_off(cluster: SimulatedCluster, identity: str, off_seconds: float) ->
 @pytest.mark.parametrize("second", [0.0, 3600.0, -3600.0], ids=["right", "ahead", "behind"])
 async def test_leaders_whose_machines_disagree_let_a_gang_run_for_its_time(first: float, second: float) -> None:
     """And write no time that people could not find on their own clocks."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         parts = started_off(cluster, "first", first)
         running = asyncio.create_task(parts.run())
         job = waiting_job()

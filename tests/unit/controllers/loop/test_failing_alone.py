@@ -11,7 +11,7 @@ import pytest
 import structlog
 import structlog.testing
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, LEDGER, POLICY, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, waiting_job
 from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
@@ -38,10 +38,7 @@ def _tracebacks_are_not_printed() -> Iterator[None]:
 @asynccontextmanager
 async def led() -> AsyncIterator[tuple[SimulatedCluster, ReconcilerParts]]:
     """Yield a cluster with a queue of four cpu, and a leader that must not end."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(2)

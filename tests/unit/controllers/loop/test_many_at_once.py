@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
+from tests.unit.controllers.stage import POLICY, queued_cluster, waiting_job
 from tests.unit.jobs.records import waiting_job as waiting
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
@@ -21,10 +21,7 @@ pytestmark = pytest.mark.virtual_time
 
 async def test_many_gangs_are_looked_at_a_few_in_a_row_and_written_at_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dirty_set, "TAKEN_MAX", 2)
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for obj in POLICY:
-            await cluster.create(obj)
+    async with queued_cluster() as cluster:
         for number in range(9):
             job = waiting_job(f"train-{number}", pods=1)
             job["spec"]["template"]["metadata"]["annotations"] = {"tutti.dev/simulated-runtime": "20s"}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.cluster.test_unread_kinds import WATCHES_END_SECONDS
 from tests.unit.controllers.gangs.test_orphans import job_set, leader
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY, owning_queue, waiting_job
+from tests.unit.controllers.stage import POLICY, owning_queue, waiting_job
 from webhook.assembly import ReconcilerParts
 from webhook.core.notation import names
 from webhook.laboratory.simulated.cluster import SimulatedCluster

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import PODS, POLICY, pod_group, waiting_job, waiting_pod
+from tests.unit.controllers.stage import PODS, pod_group, queued_cluster, waiting_job, waiting_pod
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Start
@@ -89,10 +89,7 @@ class Stage:
 @asynccontextmanager
 async def stage(failure: ApiError = FORBIDDEN) -> AsyncIterator[Stage]:
     """Yield a stage with a leader."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         play = Stage(cluster, failure)
         running = asyncio.create_task(play.parts.run())
         await asyncio.sleep(2)

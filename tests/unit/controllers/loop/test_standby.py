@@ -6,7 +6,7 @@ from random import Random
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, POLICY, waiting_job
+from tests.unit.controllers.stage import JOB, POLICY, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config

@@ -6,12 +6,11 @@ from random import Random
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import LEDGER, POLICY, waiting_job
+from tests.unit.controllers.stage import LEDGER, queued_cluster, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.ledger import text as ledger_text
-from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
 
@@ -19,10 +18,7 @@ pytestmark = pytest.mark.virtual_time
 @pytest.mark.parametrize("adopted", [False, True], ids=["admitted", "adopted"])
 async def test_an_entry_that_is_read_again_is_no_other_than_the_one_written(adopted: bool) -> None:
     """Times have no more digits than the ledger keeps; else every entry would look changed at every write."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(1.2345678)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
+from tests.unit.controllers.stage import POLICY, waiting_job
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.nodes.occupancy import Occupancy

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, waiting_job
+from tests.unit.controllers.stage import JOB, waiting_job
 from tests.unit.laboratory.simulated.clients import Client
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import JOB, POLICY, waiting_job
+from tests.unit.controllers.stage import JOB, POLICY, waiting_job
 from tests.unit.laboratory.simulated.clients import Client, eventually
 from tests.unit.samples import sample
 from webhook.assembly import reconciler

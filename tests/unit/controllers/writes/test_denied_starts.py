@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_rules import POLICY, waiting_job
+from tests.unit.controllers.stage import queued_cluster, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
@@ -69,10 +69,7 @@ class Site:
 @asynccontextmanager
 async def denied(denial: ApiError, *, job_first: bool = False) -> AsyncIterator[tuple[Site, str]]:
     """Run a reconciler that is denied, and create a job once it leads, or before; gives the job's uid with it."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for item in POLICY:
-            await cluster.create(item)
+    async with queued_cluster() as cluster:
         line = Denying(cluster.api(), denial)
         parts = reconciler(line, Config(), identity="me", clock=LoopClock(), rng=Random(1))  # type: ignore[arg-type]
         site = Site(cluster, line, parts)
