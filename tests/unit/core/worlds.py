@@ -1,6 +1,7 @@
 """Short ways to write policies and gangs in tests of the engine. Amounts are whole units, not thousandths."""
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 from webhook.core.model.gang import Gang, PodPrice, PodSet
@@ -110,3 +111,27 @@ class World:
 
     def used(self, node: str, resource: str = "cpu") -> float:
         return sum(a for key, a in self.engine.usage(node).items() if key.resource == resource) / MILLI
+
+
+def run_to_rest(made: Engine, gangs: list[Gang], chance: Random) -> None:
+    """Decide until nothing moves: whoever is stopped waits again, and nobody else comes or ends."""
+    waiting = {each.uid: each for each in gangs}
+    going, stops, now, quiet = list[str](), 0, 1.0, 0
+    owed: set[str] = set()
+    coming = list(gangs)
+    while quiet < 3:
+        if coming:
+            made.submit(coming.pop(0), now)
+        now += 1
+        plan = made.cycle(now, Fences(), epoch=1)
+        going += [each.uid for each in plan.preempted]
+        owed = (owed | {each.by for each in plan.preempted}) - {each.uid for each in plan.admitted}
+        stops += len(plan.preempted)
+        assert stops <= len(gangs) ** 2, "it has no end"
+        quiet = 0 if plan.preempted or plan.admitted or going or coming else quiet + 1
+        if going and chance.random() < 0.7:
+            uid = going.pop(chance.randrange(len(going)))
+            made.release(uid)
+            made.submit(waiting[uid], now)
+    assert not owed, "others were stopped for nothing"
+    assert made.claims() == {}

@@ -198,6 +198,16 @@ class Fleet:
             await asyncio.gather(self.process, return_exceptions=True)
             self.process = None
 
+    def silence(self, member: str) -> None:
+        """Let the watches of a member say nothing from now on."""
+
+        async def silent(path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
+            await asyncio.sleep(idle_seconds)
+            for line in ():
+                yield line
+
+        self.links[member].watch = silent  # type: ignore[method-assign]
+
     async def places(self, kind: str, name: str) -> list[str]:
         """Members with an un-suspended copy."""
         found = []

@@ -1,7 +1,6 @@
 """A hub places its jobs whole in one of its members, in simulated clusters with a Tutti each."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
@@ -99,13 +98,7 @@ async def test_what_fits_nowhere_waits_and_starts_when_a_member_frees() -> None:
 async def test_a_member_whose_watches_say_nothing_costs_its_gangs_seconds_only() -> None:
     async with fleet("a", starts=False) as world:
         world.start()
-
-        async def silent(path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
-            await asyncio.sleep(idle_seconds)
-            for line in ():
-                yield line
-
-        world.links["a"].watch = silent  # type: ignore[method-assign]
+        world.silence("a")
         await world.hub.cluster.create(pytorch_job(runtime="10s"))
         await world.until(lambda: world.over(*SEED), 120)
         assert await world.empty("PyTorchJob")

@@ -1,7 +1,7 @@
 """A hub sweeps its members before it offers anything: when that counts, and how soon."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -135,13 +135,7 @@ async def test_permits_that_were_on_their_way_when_their_hub_was_set_back_reach_
 async def test_a_copy_that_goes_from_a_member_whose_watches_say_nothing_is_missed_by_a_sweep() -> None:
     async with fleet("a", starts=False) as world:
         world.start()
-
-        async def silent(path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
-            await asyncio.sleep(idle_seconds)
-            for line in ():
-                yield line
-
-        world.links["a"].watch = silent  # type: ignore[method-assign]
+        world.silence("a")
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
         await runs_in(world, 3)
         await asyncio.sleep(20)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.scheduler.test_nodes import admitted, engine
-from tests.unit.core.worlds import gang, queue
+from tests.unit.core.worlds import gang, queue, run_to_rest
 from webhook.core.ledger import text
 from webhook.core.ledger.record import Ledger, with_places
 from webhook.core.model.policy import Preemption, PreemptionPolicy
@@ -142,25 +142,7 @@ def test_stopping_comes_to_an_end_and_nobody_is_stopped_for_a_gang_that_does_not
         f"g{number}": gang(f"g{number}", "q", cpu=cpu, pods=pods, priority=priority, created=float(number))
         for number, (cpu, pods, priority) in enumerate(gangs)
     }
-    going, stops, now, quiet = list[str](), 0, 1.0, 0
-    claims: set[str] = set()
-    coming = list(waiting.values())
-    while quiet < 3:
-        if coming:
-            made.submit(coming.pop(0), now)
-        now += 1
-        plan = made.cycle(now, Fences(), epoch=1)
-        going += [each.uid for each in plan.preempted]
-        claims = (claims | {each.by for each in plan.preempted}) - {each.uid for each in plan.admitted}
-        stops += len(plan.preempted)
-        assert stops <= len(gangs) ** 2, "it has no end"
-        quiet = 0 if plan.preempted or plan.admitted or going or coming else quiet + 1
-        if going and chance.random() < 0.7:
-            uid = going.pop(chance.randrange(len(going)))
-            made.release(uid)
-            made.submit(waiting[uid], now)
-    assert not claims, "others were stopped for nothing"
-    assert made.claims() == {}
+    run_to_rest(made, list(waiting.values()), chance)
     for node in there.nodes:
         held = sum(
             waiting[uid].pod_sets[0].price.requests["cpu"] * each.places["main"].get(node, 0)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.scheduler.test_nodes import admitted
-from tests.unit.core.worlds import LABELS, cohort, gang, group, policy, queue
+from tests.unit.core.worlds import LABELS, cohort, gang, group, policy, queue, run_to_rest
 from webhook.core.assignment.decision import Decider
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Flavor, Fungibility, Preemption, PreemptionPolicy, Queue, SearchPolicy
@@ -182,30 +182,6 @@ def test_one_search_in_vain_is_all_that_a_cycle_makes_and_who_made_it_may_book(
         asked |= set(searches)
     assert asked == {*(f"wider-{number}" for number in range(5)), "patient"}
     assert list(made.state.booked) == ["patient"]
-
-
-def run_to_rest(made: Engine, gangs: list[Gang], chance: Random) -> None:
-    """Whoever is stopped waits again, and nobody else comes or ends."""
-    waiting = {each.uid: each for each in gangs}
-    going, stops, now, quiet = list[str](), 0, 1.0, 0
-    owed: set[str] = set()
-    coming = list(gangs)
-    while quiet < 3:
-        if coming:
-            made.submit(coming.pop(0), now)
-        now += 1
-        plan = made.cycle(now, Fences(), epoch=1)
-        going += [each.uid for each in plan.preempted]
-        owed = (owed | {each.by for each in plan.preempted}) - {each.uid for each in plan.admitted}
-        stops += len(plan.preempted)
-        assert stops <= len(gangs) ** 2, "it has no end"
-        quiet = 0 if plan.preempted or plan.admitted or going or coming else quiet + 1
-        if going and chance.random() < 0.7:
-            uid = going.pop(chance.randrange(len(going)))
-            made.release(uid)
-            made.submit(waiting[uid], now)
-    assert not owed, "others were stopped for nothing"
-    assert made.claims() == {}
 
 
 SIZES = st.tuples(st.sampled_from("ab"), st.sampled_from([1, 2, 4]), st.integers(1, 3), st.integers(0, 2))
