@@ -285,28 +285,28 @@ def uninstall(
 @app.command(rich_help_panel=_PROCESSES)
 def webhook(config: ConfigOption = None) -> None:
     """Serve the admission webhook."""
-    from webhook import assembly  # noqa: PLC0415
+    from webhook import processes  # noqa: PLC0415
     from webhook.config import load  # noqa: PLC0415
 
-    assembly.run_process(assembly.serve_webhook, load(config))
+    processes.run_process(processes.serve_webhook, load(config))
 
 
 @app.command(rich_help_panel=_PROCESSES)
 def reconciler(config: ConfigOption = None) -> None:
     """Run the reconciler: one replica leads, the others follow; all serve the read API."""
-    from webhook import assembly  # noqa: PLC0415
+    from webhook import processes  # noqa: PLC0415
     from webhook.config import load  # noqa: PLC0415
 
-    assembly.run_process(assembly.serve_reconciler, load(config))
+    processes.run_process(processes.serve_reconciler, load(config))
 
 
 @app.command(rich_help_panel=_PROCESSES)
 def hub(config: ConfigOption = None) -> None:
     """Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md."""
-    from webhook import assembly  # noqa: PLC0415
+    from webhook import processes  # noqa: PLC0415
     from webhook.config import load  # noqa: PLC0415
 
-    assembly.run_process(assembly.serve_hub, load(config))
+    processes.run_process(processes.serve_hub, load(config))
 
 
 app.add_typer(policy_app, name="policy", rich_help_panel=_FILES)

@@ -25,7 +25,6 @@ from tests.unit.jobs.objects_of_kinds import special
 from tests.unit.kube.fake_api import FakeApi
 from tests.unit.server.reviews import view
 from webhook import config
-from webhook.cluster.feed_names import job_feed
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.view import View
@@ -204,7 +203,7 @@ def other_feeds() -> list[str]:
     seen.nodes = Occupancy(("team-a",))
     feeds = Feeds(One(), seen, config.Config(), KINDS, Random(1))
     return sorted(
-        feeds.informers.keys() - {"pods"} - {job_feed(each) for kind in KINDS.values() for each in kind.every_version}
+        feeds.informers.keys() - {"pods"} - {each.feed for kind in KINDS.values() for each in kind.every_version}
     )
 
 

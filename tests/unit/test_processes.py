@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook import assembly
+from webhook import assembly, processes
 from webhook.clock import Clock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -63,7 +63,7 @@ async def process(directory: Path) -> AsyncIterator[None]:
         await front.start()
         listen = {"host": "127.0.0.1", "webhook_port": 0, "visibility_port": 0, "health_port": 0}
         config = Config(kubeconfig=kubeconfig(directory, front.url), cert_dir=directory, listen=listen, identity="one")
-        running = asyncio.create_task(assembly.serve_reconciler(config, stop))
+        running = asyncio.create_task(processes.serve_reconciler(config, stop))
         async with asyncio.timeout(PATIENCE_SECONDS):
             yield
             stop.set()
@@ -75,7 +75,7 @@ async def test_a_leader_feeds_its_watchdog_and_disarms_it_before_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watchdog = Noted()
-    monkeypatch.setattr(assembly, "Watchdog", lambda: watchdog)
+    monkeypatch.setattr(processes, "Watchdog", lambda: watchdog)
     async with process(tmp_path):
         await watchdog.fed.wait()
     assert watchdog.told[0] == "start"
@@ -93,8 +93,8 @@ async def test_a_leader_counts_on_when_the_clock_of_its_machine_is_set(
         clocks.append(clock)
         return made(*parts, clock=clock, **more)
 
-    monkeypatch.setattr(assembly, "Watchdog", lambda: watchdog)
-    monkeypatch.setattr(assembly, "reconciler", noted)
+    monkeypatch.setattr(processes, "Watchdog", lambda: watchdog)
+    monkeypatch.setattr(processes, "reconciler", noted)
     async with process(tmp_path):
         await watchdog.fed.wait()
         (clock,) = clocks

@@ -29,7 +29,6 @@ from typing import Any, Final
 import structlog
 
 from webhook import metrics
-from webhook.cluster.feed_names import job_feed, policy_feed
 from webhook.cluster.gathering import Gathering, Group
 from webhook.cluster.kept_objects import KeptObjects
 from webhook.cluster.ledger_feed import LedgerFeed
@@ -132,13 +131,13 @@ class Feeds:
             self._add(f"podgroups.{group}", path, plain, self._pod_group)
         for resource in policy_registry.compiled(hub=config.hub):
             for version in resource.versions:
-                self._add(policy_feed(resource, version), resource.path(version), plain, self._policy)
+                self._add(resource.feed(version), resource.path(version), plain, self._policy)
         for name, path in CONTEXT_PATHS.items():
             self._add(name, path, plain, self._context_object)
         for kind in self.kinds.values():
             for served in kind.every_version:
                 path, decode = collection_path(served), self._job_decoder(served)
-                self._add(job_feed(served), path, decode, self._job, stand_in=self._job_stand_in(served))
+                self._add(served.feed, path, decode, self._job, stand_in=self._job_stand_in(served))
         self.view.unsynced.update(self.informers)
 
     def _add(
@@ -186,7 +185,7 @@ class Feeds:
     def _first(self) -> list[str]:
         """Feeds that jobs are read with: they are filled before any job is."""
         resources = policy_registry.compiled(hub=self.config.hub)
-        policies = (policy_feed(each, version) for each in resources for version in each.versions)
+        policies = (each.feed(version) for each in resources for version in each.versions)
         return ["namespaces", *CONTEXT_PATHS, "policy-config-map", *policies]
 
     def unreadable(self) -> Iterator[tuple[str, str, str, str, str]]:
@@ -206,7 +205,7 @@ class Feeds:
     async def reread_jobs(self, kind: str) -> None:
         """Read every job of a kind again, or the pods that make them, and return when that is done."""
         plain_pods = kind == pod_groups.POD_GROUP.key
-        feeds = ["pods"] if plain_pods else [job_feed(each) for each in self.kinds[kind].every_version]
+        feeds = ["pods"] if plain_pods else [each.feed for each in self.kinds[kind].every_version]
         await asyncio.gather(*(self.informers[feed].reread() for feed in feeds))
 
     async def _run_one(self, name: str) -> None:
@@ -458,7 +457,7 @@ class Feeds:
     def _policy_documents(self, resources: Iterable[PolicyResource]) -> list[Mapping[str, Any]]:
         documents: list[Mapping[str, Any]] = []
         for resource in resources:
-            feeds = [policy_feed(resource, version) for version in resource.versions]
+            feeds = [resource.feed(version) for version in resource.versions]
             # Of several served versions the preferred one alone is read: they show the same objects.
             served = [feed for feed in feeds if self.informers[feed].served]
             documents.extend(self.kept.documents(*served[:1]))
@@ -474,7 +473,7 @@ class Feeds:
     def _relist_jobs(self, keys: Container[str] | None = None, namespace: str | None = None) -> None:
         """Read all jobs again, or those of the kinds with these keys, or those that have objects in a namespace."""
         for kind in self.kinds.values():
-            for informer in (self.informers[job_feed(served)] for served in kind.every_version):
+            for informer in (self.informers[served.feed] for served in kind.every_version):
                 if (keys is None or kind.key in keys) and (namespace is None or informer.holds(namespace)):
                     informer.relist()
         if keys is None or pod_groups.POD_GROUP.key in keys:
@@ -483,7 +482,7 @@ class Feeds:
                     self._gather((job.namespace, job.name))
 
     def _job_feeds(self) -> Iterator[str]:
-        return (job_feed(served) for kind in self.kinds.values() for served in kind.every_version)
+        return (served.feed for kind in self.kinds.values() for served in kind.every_version)
 
 
 def _pod_unread(raw: bytes, _error: Exception) -> PodRecord:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from webhook.cluster.feed_names import job_feed, policy_feed
 from webhook.cluster.read_again import TRAIN_JOB
 from webhook.cluster.view import CHECKS, DAEMON_SETS, NAMESPACE_QUEUES, NODES, POD_GROUPS, POLICY
 from webhook.dialects import elastic_quota_tree
@@ -51,7 +50,7 @@ def survey(informers: Mapping[str, Informer[Any]], kinds: Mapping[str, JobKind])
 def _topics(kinds: Mapping[str, JobKind]) -> Iterator[tuple[str, list[str]]]:
     """Yield what is not needed by all, by its name in ``View.unread``, and the feeds that show it."""
     for kind in kinds.values():
-        feeds = [job_feed(served) for served in kind.every_version]
+        feeds = [served.feed for served in kind.every_version]
         if JOBS not in feeds:
             yield kind.key, feeds
     yield NODES, ["nodes"]
@@ -62,6 +61,6 @@ def _topics(kinds: Mapping[str, JobKind]) -> Iterator[tuple[str, list[str]]]:
         yield TRAIN_JOB, [name]
     for resource in policy_registry.COMPILED:
         topic = NAMESPACE_QUEUES if resource.kind == elastic_quota_tree.KIND else POLICY
-        yield topic, [policy_feed(resource, version) for version in resource.versions]
+        yield topic, [resource.feed(version) for version in resource.versions]
     # A queue that names one is inactive without them.
-    yield CHECKS, [policy_feed(policy_registry.CHECKS, version) for version in policy_registry.CHECKS.versions]
+    yield CHECKS, [policy_registry.CHECKS.feed(version) for version in policy_registry.CHECKS.versions]

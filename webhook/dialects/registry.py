@@ -29,6 +29,10 @@ class PolicyResource:
         prefix = f"/apis/{self.group}" if self.group else "/api"
         return f"{prefix}/{version}/{self.plural}"
 
+    def feed(self, version: str) -> str:
+        """Return what the feed of the resource in one version is called, in logs and metrics too."""
+        return f"{self.plural}.{version}.{self.group}"
+
 
 _KUEUE_VERSIONS: Final = ("v1beta2", "v1beta1")
 _TOPOLOGY_VERSIONS: Final = (*_KUEUE_VERSIONS, "v1alpha1")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from webhook import assembly, config
+from webhook import config, processes
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.kube.http import HttpApi
@@ -52,7 +52,7 @@ def main(step: str, when: str, path: str) -> None:
         return answer
 
     HttpApi.request = request  # type: ignore[method-assign,assignment]
-    assembly.run_process(assembly.serve_hub, config.load(Path(path)))
+    processes.run_process(processes.serve_hub, config.load(Path(path)))
 
 
 if __name__ == "__main__":

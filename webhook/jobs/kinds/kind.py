@@ -216,6 +216,11 @@ class JobKind:
         return intern(f"{self.kind}.{self.group}")
 
     @property
+    def feed(self) -> str:
+        """What the feed of its jobs in this version is called: in logs, in metrics and where one is asked for."""
+        return f"{self.key}/{self.version}"
+
+    @property
     def placed(self) -> bool:
         """Whether a hub places jobs of the kind in other clusters."""
         return self.managed_by is not None and self.suspend is not None
