@@ -20,6 +20,7 @@ from typing import Final
 
 import orjson
 
+from webhook.commands import terminal
 from webhook.commands.show.reading import default_namespace
 from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
@@ -78,9 +79,7 @@ def parsed(arguments: Sequence[str]) -> Asked:
 
 async def run(asked: Asked) -> int:
     """Answer on standard output; return the exit status. Raises ApiError, WrongInput, WrongName."""
-    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
-
-    async with connected(asked.kubeconfig, "tutti-cli") as api:
+    async with terminal.cluster(asked.kubeconfig) as api:
         known = await kubeconfigs(api)
     if asked.member and asked.member not in known:
         raise WrongName(f"{asked.member!r} is not a member; the hub has {', '.join(sorted(known))}")

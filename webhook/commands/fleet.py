@@ -14,10 +14,8 @@ from webhook.fleet.lost import give_up, take_back
 
 async def account(kubeconfig: Path | None) -> None:
     """Write a kubeconfig for a hub to standard output. Raises ApiError, WrongInput."""
-    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
-
     own = kubeconfig or Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
-    async with connected(own, "tutti-cli") as api:
+    async with terminal.cluster(own) as api:
         written, until = await made(api, own)
     sys.stdout.write(written)
     sys.stderr.write(f"good until {until}: give the hub a new one before then\n")
@@ -25,9 +23,7 @@ async def account(kubeconfig: Path | None) -> None:
 
 async def found(member: str, kubeconfig: Path | None) -> None:
     """Take back that a member is lost. Raises ApiError, WrongName."""
-    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
-
-    async with connected(kubeconfig, "tutti-cli") as api:
+    async with terminal.cluster(kubeconfig) as api:
         await take_back(api, member)
     terminal.console().print(f"the hub waits for {member} again", highlight=False, markup=False)
 
@@ -40,10 +36,8 @@ def outcome(gangs: int, member: str, *, dry_run: bool) -> str:
 
 async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool, force: bool) -> None:
     """Give up what a member has. Raises ApiError, WrongName."""
-    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
-
     console, number = terminal.console(), 0
-    async with connected(kubeconfig, "tutti-cli") as api:
+    async with terminal.cluster(kubeconfig) as api:
         async for gang in give_up(api, await every_kind(api), member, SystemClock(), dry_run=dry_run, force=force):
             number += 1
             console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)

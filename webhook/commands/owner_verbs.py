@@ -28,7 +28,6 @@ from webhook.jobs.reading import annotations, status
 from webhook.kube.api import MERGE_PATCH, Api
 from webhook.untyped import paths
 
-_USER_AGENT: Final = "tutti-cli"
 _PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Before a change is tried again: a job is written to several times within the second in which its state changes."""
 
@@ -51,10 +50,8 @@ async def each(
     With a ``selector`` the words are kinds, and it goes to all jobs of these that have the labels. Raises the first
     WrongName or ApiError at the end; nothing is done where a word names no job.
     """
-    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
-
     space, failed = namespace or default_namespace(kubeconfig), list[TuttiError]()
-    async with connected(kubeconfig, _USER_AGENT) as api:
+    async with terminal.cluster(kubeconfig) as api:
         kinds = await every_kind(api)
         chosen = jobs if selector is None else await selected(api, jobs, selector, space, kinds)
         for job in chosen:

@@ -1,14 +1,28 @@
-"""Where commands print: as wide as the terminal, and on lines of their own length where a program reads them."""
+"""Which cluster commands ask, and where they print.
+
+As wide as the terminal, and on lines of their own length where a program reads them.
+"""
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 from rich.console import Console
 
+from webhook.kube.api import Api
+
 _WIDE: Final = 10_000
 """Characters; more than any line has."""
+
+
+def cluster(kubeconfig: Path | None, user_agent: str = "tutti-cli") -> AbstractAsyncContextManager[Api]:
+    """Return a connection to the cluster of ``kubeconfig``, else of the environment; it closes with its block."""
+    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
+
+    return connected(kubeconfig, user_agent)
 
 
 def console() -> Console:

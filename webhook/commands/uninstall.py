@@ -53,9 +53,7 @@ async def give_back(kubeconfig: Path | None, config_file: Path | None, *, dry_ru
     Raises ApiError when Tutti still runs, or when something could not be written after several attempts; WrongInput
     where the configuration cannot be read.
     """
-    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
-
-    async with connected(kubeconfig, "tutti-uninstall") as api:
+    async with terminal.cluster(kubeconfig, "tutti-uninstall") as api:
         config = await stored_config(api) if config_file is None else load(config_file)
         await Removal(api, config, terminal.console(), dry_run=dry_run).run()
 

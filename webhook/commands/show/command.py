@@ -1,7 +1,6 @@
 """``tutti explain``, ``tutti queues``, ``tutti ledger`` and ``tutti status``."""
 
 from pathlib import Path
-from typing import Final
 
 from webhook.clock import SystemClock
 from webhook.commands import terminal
@@ -13,14 +12,10 @@ from webhook.commands.show.queue import find_queues, print_queue
 from webhook.commands.show.queues import in_order, print_queues
 from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
 
-_USER_AGENT: Final = "tutti-cli"
-
 
 async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> None:
     """Print where ``job`` (KIND/NAME) stands and why. Raises ApiError with a sentence when that cannot be known."""
-    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
-
-    async with connected(kubeconfig, _USER_AGENT) as api:
+    async with terminal.cluster(kubeconfig) as api:
         found = await workloads_of(api, job, namespace or default_namespace(kubeconfig))
     for document in found:
         print_workload(terminal.console(), document, SystemClock().now())
@@ -39,9 +34,7 @@ async def queues(
 
     Raises ApiError when that cannot be known, WrongName when there is no queue of that name.
     """
-    from webhook.kube.http import connected  # noqa: PLC0415
-
-    async with connected(kubeconfig, _USER_AGENT) as api:
+    async with terminal.cluster(kubeconfig) as api:
         documents = await visible_queues(api, namespace or default_namespace(kubeconfig))
         beside = await outside(api) if output == "table" and name is None else None
     if name is not None:
@@ -60,9 +53,7 @@ async def queues(
 
 async def ledger(kubeconfig: Path | None) -> None:
     """Print who leads and every reservation. Raises ApiError when the ledger cannot be read."""
-    from webhook.kube.http import connected  # noqa: PLC0415
-
-    async with connected(kubeconfig, _USER_AGENT) as api:
+    async with terminal.cluster(kubeconfig) as api:
         stored = await read_ledger(api)
         pages = await read_pages(api, stored)
     print_ledger(terminal.console(), stored, SystemClock().now(), pages)
@@ -70,9 +61,7 @@ async def ledger(kubeconfig: Path | None) -> None:
 
 async def status(kubeconfig: Path | None) -> bool:
     """Print whether each part of Tutti is well; return whether all are."""
-    from webhook.kube.http import connected  # noqa: PLC0415
-
-    async with connected(kubeconfig, _USER_AGENT) as api:
+    async with terminal.cluster(kubeconfig) as api:
         found = await look(api, SystemClock().now())
     print_health(terminal.console(), found)
     return all(finding.well for finding in found)
