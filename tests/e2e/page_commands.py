@@ -16,7 +16,7 @@ RUN: Final = {
     "kubectl -n tutti-system get jobs": "",
     "kubectl events --for job/train": "kubectl events -n team-vision --for job/training",
     "kubectl events -n NAMESPACE --for job/NAME": "kubectl events -n team-vision --for job/training",
-    "kubectl get pods -A -o wide --field-selector spec.nodeName=NODE": "",
+    "kubectl get --raw /metrics | grep ^apiserver_current_inflight_requests": "",
     "kubectl get topologies": "",
     "kubectl get workloads -n team-vision -l run=night -o json": "",
     'kubectl patch job train --type merge -p \'{"spec":{"suspend":true}}\'': (
@@ -41,7 +41,9 @@ _FLEET: Final = "tests/e2e/test_fleet.py"
 NOT_RUN: Final = {
     "kubectl -n tutti-system create job tutti-certs-now --from=cronjob/tutti-certs": "tests/e2e/test_self_signed.py",
     "kubectl -n tutti-system describe certificate": "needs cert-manager; tests/e2e/test_issued_certificate.py",
+    "kubectl -n tutti-system edit configmap tutti-config": "opens an editor; tests/unit/test_config.py",
     "kubectl -n tutti-system logs deployment/tutti-reconciler": _DEPLOYMENTS,
+    "kubectl -n tutti-system rollout restart deployment tutti-reconciler": _DEPLOYMENTS,
     "kubectl -n tutti-system scale deployment tutti-reconciler --replicas 0": _DEPLOYMENTS,
     "kubectl -n tutti-system scale deployment tutti-reconciler tutti-webhook --replicas 0": _DEPLOYMENTS,
     "kubectl amc get pod -M": _FLEET,
@@ -53,6 +55,18 @@ NOT_RUN: Final = {
     "kubectl delete mutatingadmissionpolicybinding -l app.kubernetes.io/part-of=tutti": _GLASS,
     "kubectl delete validatingadmissionpolicybinding -l app.kubernetes.io/part-of=tutti": _GLASS,
     "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration tutti": _GLASS,
+    **dict.fromkeys(
+        (
+            "kubectl cordon NODE",
+            "kubectl get pods -A --field-selector spec.nodeName=NODE -L tutti.dev/gang",
+            "tutti explain pod/NAME -n NAMESPACE",
+            "tutti hold job/NAME -n NAMESPACE",
+            "kubectl drain NODE --ignore-daemonsets --delete-emptydir-data",
+            "kubectl uncordon NODE",
+            "tutti release job/NAME -n NAMESPACE",
+        ),
+        "tests/e2e/test_procedures.py drains a node by them",
+    ),
     "kubectl get queues -n kube-queue": "asks kube-queue, not Tutti",
     "kubectl wait namespace/NAME --for=jsonpath='{.metadata.labels.tutti\\.dev/gated}'=policy": (
         "needs an ElasticQuotaTree; tests/e2e/test_elastic_quota_tree.py has one"
@@ -86,6 +100,13 @@ none.
 def blocks(page: str) -> list[str]:
     """Return the blocks of shell commands of a page that are run as they stand."""
     return re.findall(r"^```sh\n(.*?)^```$", _text(page), re.MULTILINE | re.DOTALL)
+
+
+def block_with(page: str, command: str) -> list[str]:
+    """Return the commands of the block of a page that has this one among them, without what is said beside them."""
+    bodies = re.findall(r"^```\w*\n(.*?)^```$", _text(page), re.MULTILINE | re.DOTALL)
+    found = ([line.partition("  #")[0].strip() for line in body.splitlines()] for body in bodies)
+    return next(lines for lines in found if command in lines)
 
 
 def others(page: str) -> set[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.e2e.conftest import Team
+from tests.e2e.conftest import Team, create_namespace
 from tests.e2e.controlplane.install import NAMESPACE, Installation, Replica
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
@@ -28,6 +28,7 @@ from tests.e2e.queues import (
 )
 from tests.e2e.watching import Watch
 from webhook.core.notation import names
+from webhook.dialects.elastic_quota_tree import QUEUE_NAMESPACE
 from webhook.visibility.documents.queue import FULL_NAME
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
@@ -203,20 +204,38 @@ def test_room_that_others_are_stopped_for_is_kept_when_another_leads(breakable: 
     assert owner.get("job", "late")["spec"]["suspend"] is True
 
 
-def test_what_runs_in_a_queue_that_vanished_while_tutti_was_down_stays_charged_to_its_cohort(
+def test_what_runs_in_queues_that_vanished_while_tutti_was_down_stays_charged_whatever_they_were_written_in(
     breakable: Installation, team: Team
 ) -> None:
+    """A ClusterQueue, a leaf of an ElasticQuotaTree, a queue of Volcano's, and a cohort between a queue and the top."""
     admin, owner = team.admin, team.owner
+    name, system = admin.namespace, admin.in_namespace("kube-system")
     give_cohort(admin, "gone", "left", gpus=2)
-    left = cluster_queue_of(f"{admin.namespace}-left", 2)
-    left["spec"] |= {"cohortName": admin.namespace}
+    give_between(admin)
+    left = cluster_queue_of(f"{name}-left", 2)
+    left["spec"] |= {"cohortName": name}
     admin.apply(left)
+    create_namespace(admin, f"{name}-leaf")
+    leaf = admin.in_namespace(f"{name}-leaf")
+    system.apply(tree_of(name, f"{name}-leaf"))
+    volcano = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": f"{name}-volcano"}}
+    entry = json.dumps(volcano | {"spec": {"capability": {GPU: 2}, "deserved": {GPU: 2}}})
+    policy = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tutti-policy"}}
+    admin.in_namespace(NAMESPACE).apply(policy | {"data": {"volcano": entry}})
+    labels = partial(admin.get, "namespace", f"{name}-leaf")
+    wait_until(lambda: names.GATED_NAMESPACE in labels()["metadata"]["labels"], what="the leaf is gated")
     owner.create(job("old", 2, pod_template(), "gone"))
-    wait_until(lambda: len(owner.pods("job-name=old", "Running")) == 2, what="one queue is full")
+    owner.create(job("volcano", 2, pod_template(), f"{name}-volcano"))
+    owner.create(job("below", 2, pod_template(), "below"))
+    leaf.create(job("leaf", 2, pod_template()))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 6 and len(leaf.pods(phase="Running")) == 2, what="all run")
     for replica in breakable.replicas:
         replica.component.kill()
     admin("delete", "validatingwebhookconfiguration", "tutti")
-    admin.delete("clusterqueue", f"{admin.namespace}-gone")
+    admin.delete("clusterqueue", f"{name}-gone")
+    admin.delete("cohort", f"{name}-between")
+    admin.in_namespace(NAMESPACE).delete("configmap", "tutti-policy")
+    system.delete("elasticquotatree", "elasticquotatree")
     breakable.apply_manifests()
     breakable.announce_authority()
     for replica in breakable.replicas:
@@ -224,11 +243,44 @@ def test_what_runs_in_a_queue_that_vanished_while_tutti_was_down_stays_charged_t
     breakable.wait_ready()
     owner.create(job("new", 2, pod_template(), "left"))
     waits = wait_until(lambda: told(owner, "new", "Queued"), what="the other queue's job is told why it waits")[-1]
-    assert f"{owner.namespace}/old" in waits
+    assert f"{name}/old" in waits
     shown = wait_until(lambda: queues_shown(admin), what="the API server has found the read API again")
-    assert shown[f"(deleted) {admin.namespace}-gone"]["status"]["usage"][GPU] == "2"
+    leaves = queues_shown(admin.in_namespace(QUEUE_NAMESPACE), QUEUE_NAMESPACE)
+    for queue in (f"{name}-gone", f"{name}-volcano"):
+        assert shown[f"(deleted) {queue}"]["status"]["usage"][GPU] == "2"
+    assert leaves["(deleted) root/leaf"]["status"]["usage"][GPU] == "2"
+    assert shown[f"{name}-top"]["status"]["usage"][GPU] == "2", "what was lent below a cohort that went"
     owner.delete("job", "old")
     wait_until(lambda: len(owner.pods("job-name=new", "Running")) == 2, 60, "it starts when that is gone")
+    owner.delete("job", "volcano", "below")
+    leaf.delete("job", "leaf")
+    wait_until(
+        lambda: not any(each.startswith("(deleted)") for each in queues_shown(admin)), 60, "and are shown no more"
+    )
+    admin.delete("namespace", f"{name}-leaf")
+
+
+def give_between(admin: Kubectl) -> None:
+    """Create a queue without GPUs, below a cohort that is below another, in which a queue has two to lend."""
+    name = admin.namespace
+    queue, lender = cluster_queue_of(f"{name}-below", 0), cluster_queue_of(f"{name}-lender", 2)
+    queue["spec"] |= {"cohortName": f"{name}-between"}
+    lender["spec"] |= {"cohortName": f"{name}-top"}
+    local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": "below"}}
+    for each, spec in ((f"{name}-top", {}), (f"{name}-between", {"parentName": f"{name}-top"})):
+        admin.apply({"apiVersion": KUEUE, "kind": "Cohort", "metadata": {"name": each}, "spec": spec})
+    admin.apply(queue)
+    admin.apply(lender)
+    admin.apply(local | {"spec": {"clusterQueue": f"{name}-below"}})
+
+
+def tree_of(name: str, namespace: str) -> dict[str, Any]:
+    """Return a tree of one leaf of two GPUs, which is the queue of a namespace."""
+    amounts = {key: {"cpu": 10, GPU: 2} for key in ("min", "max")}
+    root = {"name": "root", **amounts, "children": [{"name": "leaf", "namespaces": [namespace], **amounts}]}
+    metadata = {"name": "elasticquotatree", "namespace": "kube-system", "labels": {"of": name}}
+    head = {"apiVersion": "scheduling.sigs.k8s.io/v1beta1", "kind": "ElasticQuotaTree", "metadata": metadata}
+    return head | {"spec": {"root": root}}
 
 
 def test_a_leader_that_was_frozen_steps_down_when_it_wakes_and_writes_nothing(
@@ -245,10 +297,10 @@ def test_a_leader_that_was_frozen_steps_down_when_it_wakes_and_writes_nothing(
     assert reserved(team.admin) == 1
 
 
-def queues_shown(admin: Kubectl) -> dict[str, Any]:
+def queues_shown(admin: Kubectl, namespace: str = NAMESPACE) -> dict[str, Any]:
     """Return the queues that the read API shows, by full name; none while the API server does not reach it."""
     try:
-        found = admin.in_namespace(NAMESPACE).items("queues")
+        found = admin.in_namespace(namespace).items("queues")
     except KubectlError:
         return {}
     return {item["metadata"]["annotations"][FULL_NAME]: item for item in found}

@@ -12,6 +12,7 @@ from tests.e2e.controlplane.install import Installation
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.load import api_of
 from tests.e2e.objects import job, pod_template
+from tests.e2e.page_commands import block_with
 from tests.e2e.queues import QUEUE, give_queue, reservations
 from tests.e2e.shell import Shell
 from tests.e2e.watching import Watch
@@ -98,3 +99,33 @@ def test_with_the_glass_broken_jobs_run_at_once_and_are_counted_and_the_next_wai
     assert len(runs(squad, "urgent")) == 2
     owner("delete", "job", "running", "urgent")
     wait_until(lambda: runs(squad, "patient") and runs(squad, "late"), what="those that waited start")
+
+
+@pytest.mark.usefixtures("this_tutti")
+def test_a_node_is_drained_by_the_commands_of_the_page_and_no_gang_of_it_fails(squad: Team) -> None:
+    """Who waits is not let onto the node meanwhile, and what was held comes back at its place."""
+    owner, shell = squad.owner, Shell(squad.admin)
+    (pod, *_) = owner.pods("job-name=running")
+    meant = {
+        "NAMESPACE": owner.namespace,
+        "pod/NAME": f"pod/{pod['metadata']['name']}",
+        "job/NAME": "job/running",
+        "NODE": "node-0",
+    }
+    block = "\n".join(block_with("operating.md", "kubectl cordon NODE"))
+    for written, here in meant.items():
+        block = block.replace(written, here)
+    cordon, get, explain, hold, drain, uncordon, release = block.splitlines()
+    owner.create(job("late", 2, pod_template(), QUEUE))
+    shell(cordon)
+    assert str(pod["metadata"]["name"]) in shell(get)
+    assert shell(explain).startswith(f"Job {owner.namespace}/running ")
+    shell(hold)
+    shell(drain)
+    stays(lambda: not owner.pods(), 3, "nothing runs there, nor does who waits")
+    shell(uncordon)
+    shell(release)
+    wait_until(lambda: len(runs(squad, "running")) == 2 or len(runs(squad, "late")) == 2, what="the node is used again")
+    owner.delete("job", "late")
+    wait_until(lambda: len(runs(squad, "running")) == 2, what="what was held is back")
+    assert not owner.get("job", "running")["status"].get("failed")

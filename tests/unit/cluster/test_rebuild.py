@@ -17,6 +17,7 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import FlavorQuotas, LocalQueue, Policy, Queue, ResourceGroup
 from webhook.core.model.settings import EngineSettings, Transformation
 from webhook.core.notation import names
+from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.fence import Fence
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import JobRecord
@@ -75,6 +76,24 @@ def test_every_field_of_an_entry_is_found_again_or_known_not_to_be() -> None:
         plain = [each.name for each in fields(value) if getattr(value, each.name) in (each.default, {}, None)]
         assert set(plain) <= NOT_REBUILT.keys(), "each is to have another value than it has when nothing is said"
     assert rebuilt(entry, asking) == entry
+
+
+@pytest.mark.parametrize("now", [-3, 0, 40])
+def test_the_engine_goes_by_the_priority_of_today_before_and_after_a_rebuild(now: int) -> None:
+    """An entry keeps the one with which its gang was admitted, a rebuilt one that of today; it counts for who is gone.
+
+    Their job is gone from both, so that the rebuild takes the entry as it is.
+    """
+    asking = replace(GANG, priority=now)
+    before = replace(RESERVED, priority=7)
+    after = rebuilt(before, asking)
+    assert (before.priority, after.priority) == (7, now)
+    for entry in (before, after):
+        assert Allocation(entry, entry.usage(), asking).priority == now
+    view = View()
+    view.put_pod(PodRecord("pod", "ns", "pod", 1, PodPrice({GPU: 1000}), gang="uid", pod_set="main"))
+    view.set_ledger(Ledger(4, 1, {"uid": before}))
+    assert rebuild.rebuilt_ledger(view, None).entries["uid"].priority == 7
 
 
 def test_what_an_earlier_release_wrote_is_read() -> None:

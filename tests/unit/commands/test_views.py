@@ -90,6 +90,18 @@ async def test_a_running_gang_says_where_its_quota_comes_from() -> None:
     assert "0 of 2 exist" in text
 
 
+async def test_a_gang_that_was_scaled_down_says_whose_room_it_holds() -> None:
+    world = World()
+    job = world.waits("train", pods=8)
+    world.admits(job)
+    assert job.gang is not None
+    assert "holds" not in await shown(world, "train")
+    (pod_set,) = job.gang.pod_sets
+    smaller = replace(job.gang, pod_sets=(replace(pod_set, count=3),))
+    world.view.put_job(replace(job, suspended=False, gang=smaller, resource_version=job.resource_version + 1))
+    assert "the room of 8 pods, as admitted, until it ends or is held" in await shown(world, "train")
+
+
 async def test_a_gang_that_lost_pods_does_not_seem_to_start() -> None:
     world = World()
     job = world.waits("train")

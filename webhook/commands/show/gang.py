@@ -36,6 +36,8 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     here = "past their gates" if owner["kind"] == POD_GROUP.kind else "exist"
     if pods["wanted"]:
         lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
+    if is_true(document, "QuotaReserved") and 0 < sum(each["count"] for each in spec["podSets"]) < pods["wanted"]:
+        lines.add_row("holds", f"the room of {counted(pods['wanted'], 'pod')}, as admitted, until it ends or is held")
     for condition in status["conditions"]:
         if condition["status"] == "True" and condition["type"] in ("Evicted", "Finished"):
             lines.add_row(condition["type"].lower(), escape(f"{condition['reason']}: {condition['message']}"))

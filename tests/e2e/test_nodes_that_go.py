@@ -1,0 +1,191 @@
+"""A node goes while a gang starts on it, or while it runs there: what its owner reads in each moment, how it ends."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import pytest
+
+from tests.e2e.conftest import Team
+from tests.e2e.controlplane.install import Installation
+from tests.e2e.facts import told
+from tests.e2e.kubectl import Kubectl, stays, wait_until
+from tests.e2e.objects import job, pod_template
+from tests.e2e.own_nodes import own_node, own_nodes, running
+from tests.e2e.queues import QUEUE, reservations
+
+SECONDS: Final = 60
+"""For what takes a node controller, the scheduler, the Job controller and Tutti one after another."""
+TAINT: Final = "example.com/repair"
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+MANAGED: Final = "kwok.x-k8s.io/node"
+"""Annotation of nodes whose kubelet KWOK plays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What befalls a node, what undoes it, and what is said of it where it counts for nobody."""
+
+    go: Callable[[Kubectl, str], object]
+    back: Callable[[Kubectl, str], object]
+    counted: str
+
+
+def deleted(admin: Kubectl, node: str) -> None:
+    """Delete a node."""
+    admin("delete", "node", node, "--wait=false")
+
+
+def made_again(admin: Kubectl, node: str) -> None:
+    """Make a node that was deleted."""
+    admin.apply(own_node(admin, node, {}))
+
+
+def unready(admin: Kubectl, node: str) -> None:
+    """Let a node's kubelet report that it is not ready, and nothing more, until the node controller has seen it."""
+    admin.patch("node", node, {"metadata": {"annotations": {MANAGED: None}}})
+    report = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "container runtime is down"}
+
+    def is_seen() -> bool:
+        # A heartbeat that was on its way says otherwise once more.
+        admin.patch("node", node, {"status": {"conditions": [report]}}, "--subresource=status")
+        return any(taint["key"] == NOT_READY for taint in admin.get("node", node)["spec"].get("taints", ()))
+
+    wait_until(is_seen, SECONDS, "the node controller has tainted it", poll_seconds=1)
+
+
+def ready(admin: Kubectl, node: str) -> None:
+    """Let a node's kubelet work again."""
+    admin.patch("node", node, {"metadata": {"annotations": {MANAGED: "fake"}}})
+
+
+def tainted(admin: Kubectl, node: str) -> None:
+    """Taint a node for pods that are still to come."""
+    admin("taint", "node", node, f"{TAINT}=now:NoSchedule")
+
+
+def untainted(admin: Kubectl, node: str) -> None:
+    """Take the taint off."""
+    admin("taint", "node", node, f"{TAINT}-")
+
+
+FATES: Final = {
+    "deleted": Fate(
+        deleted, made_again, "the nodes that could take them (1) hold 1 when nothing else runs there, 1 too few"
+    ),
+    "not ready": Fate(unready, ready, "1 not ready"),
+    "tainted": Fate(tainted, untainted, f"1 with taint {TAINT}"),
+}
+
+
+@contextmanager
+def without(breakable: Installation, component: str) -> Iterator[None]:
+    """Freeze a component of the cluster."""
+    frozen = breakable.cluster.components[component]
+    frozen.send(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        frozen.send(signal.SIGCONT)
+
+
+@pytest.fixture
+def nodes(team: Team) -> Iterator[list[str]]:
+    """Two nodes of 8 GPUs, which the team's queue has to itself."""
+    made = own_nodes(team.admin, 2)
+    yield made
+    team.admin("delete", "node", "--ignore-not-found", "--wait=false", *made)
+
+
+def ready_condition(owner: Kubectl) -> str:
+    """Return what the workload says of a gang that lacks pods; empty while it says nothing."""
+    conditions = [each for item in owner.items("workloads") for each in item["status"]["conditions"]]
+    said = [each for each in conditions if each["type"] == "PodsReady" and each["status"] == "False"]
+    return "".join(f"{each['reason']}: {each['message']}" for each in said)
+
+
+def last(owner: Kubectl, reason: str, part: str) -> str:
+    """Return the latest event of a reason that contains a text."""
+    return next((said for said in reversed(told(owner, "train", reason)) if part in said), "")
+
+
+@pytest.mark.parametrize("fate", FATES.values(), ids=FATES)
+def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_starts_when_there_is_one_again(
+    breakable: Installation, team: Team, nodes: list[str], fate: Fate
+) -> None:
+    admin, owner = team.admin, team.owner
+    with without(breakable, "kube-scheduler"):
+        owner.apply(job("train", 2, pod_template(8), QUEUE))
+        wait_until(lambda: len(owner.pods()) == 2, SECONDS, "its pods are made and nobody binds them")
+        assert not any("nodeName" in pod["spec"] for pod in owner.pods())
+        assert "2 exist of 2 pods; not all of them run yet" in wait_until(partial(ready_condition, owner), SECONDS)
+        fate.go(admin, nodes[1])
+    wait_until(lambda: len(owner.pods(phase="Running")) == 1, SECONDS, "one has the node that is left")
+    starting = wait_until(lambda: "found no node" in (said := ready_condition(owner)) and said, SECONDS, "it says why")
+    assert starting.startswith("WaitForStart: 2 exist of 2 pods; not all of them run yet; 1 found no node: 0/")
+    assert "it is stopped at 20" in starting
+    assert "unless 2 of its pods run by then" in starting
+    stopped = wait_until(lambda: last(owner, "Evicted", "NoNodeLeft"), SECONDS, "it is stopped as a whole")
+    assert "1 of its pods no longer fits any node: others took the room, or nodes are gone; 1 found no node" in stopped
+    wait_until(lambda: owner.pods() == [], SECONDS, "no pod of it holds the node that is left")
+    why = wait_until(lambda: last(owner, "Queued", "NodesDoNotFit"), SECONDS, "it waits, and says for what")
+    assert "asks 2 pods of 100m cpu, 8 nvidia.com/gpu" in why
+    assert fate.counted in why
+    wait_until(lambda: not reservations(admin), SECONDS, "it holds nothing meanwhile")
+    fate.back(admin, nodes[1])
+    wait_until(lambda: running(owner, "train") == 2, SECONDS, "both nodes are there, and so is it")
+
+
+@pytest.mark.parametrize("fate", [FATES["not ready"], FATES["tainted"]], ids=["not ready", "tainted"])
+def test_a_gang_that_runs_is_left_alone_by_what_is_only_for_pods_to_come(
+    team: Team, nodes: list[str], fate: Fate
+) -> None:
+    """Kubernetes gives pods of a node that is not ready five minutes."""
+    admin, owner = team.admin, team.owner
+    owner.apply(job("train", 2, pod_template(8), QUEUE))
+    wait_until(lambda: running(owner, "train") == 2, SECONDS, "it runs")
+    before = [pod["metadata"]["uid"] for pod in owner.pods()]
+    fate.go(admin, nodes[1])
+    owner.apply(job("next", 1, pod_template(8), QUEUE))
+    stays(lambda: [pod["metadata"]["uid"] for pod in owner.pods("job-name=train")] == before, 5, "it runs on")
+    assert told(owner, "train", "Evicted") == []
+    assert "train" in reservations(admin)
+    fate.back(admin, nodes[1])
+    owner.delete("job", "train")
+    wait_until(lambda: running(owner, "next") == 1, SECONDS, "who waited has a node when it has gone")
+
+
+@pytest.mark.parametrize("how", ["deleted", "tainted for those that run too"])
+def test_a_gang_that_loses_a_node_while_it_runs_keeps_its_place_there_for_a_while_and_says_what_it_lacks(
+    team: Team, nodes: list[str], how: str
+) -> None:
+    admin, owner = team.admin, team.owner
+    owner.apply(job("train", 2, pod_template(8), QUEUE, backoffLimit=20))
+    wait_until(lambda: running(owner, "train") == 2, SECONDS, "it runs")
+    (lost,) = (pod for pod in owner.pods() if pod["spec"]["nodeName"] == nodes[1])
+    if how == "deleted":
+        deleted(admin, nodes[1])
+        owner("delete", "pod", "--force", "--grace-period=0", lost["metadata"]["name"])
+    else:
+        admin("taint", "node", nodes[1], f"{TAINT}=now:NoExecute")
+    lacking = wait_until(lambda: _lacks(owner), SECONDS, "it says what it lacks")
+    assert lacking.startswith("WaitForRecovery: ")
+    assert "not all of them run any more; 1 found no node: 0/" in lacking
+    assert "it is stopped at 20" in lacking
+    owner.apply(job("next", 1, pod_template(8), QUEUE))
+    wait_until(lambda: told(owner, "next", "Queued"), SECONDS, "who comes later waits")
+    assert owner.pods("job-name=next") == []
+    if how == "deleted":
+        made_again(admin, nodes[1])
+    else:
+        untainted(admin, nodes[1])
+    wait_until(lambda: running(owner, "train") == 2, SECONDS, "it is whole again, on the node that came back")
+    assert told(owner, "train", "Evicted") == []
+
+
+def _lacks(owner: Kubectl) -> str:
+    said = ready_condition(owner)
+    return said if "found no node" in said else ""
