@@ -9,6 +9,7 @@ from random import Random
 
 import structlog
 
+from webhook import suites
 from webhook.clock import ApiServersClock, telling
 from webhook.config import Config
 from webhook.core.notation.problem import Problem
@@ -27,7 +28,7 @@ def reached(account: Account) -> Api:
     from webhook.kube.http import reach  # noqa: PLC0415 - takes more than a second
 
     try:
-        tls = ssl.create_default_context(cadata=account.authority or None)
+        tls = suites.client_context(account.authority or None)
         if account.certificate:
             _present(tls, account)
     except ssl.SSLError as error:

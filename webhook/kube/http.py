@@ -25,7 +25,7 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from webhook import errors
+from webhook import errors, suites
 from webhook.core.notation.problem import Problem
 from webhook.errors import WrongInput, in_words
 from webhook.kube.api import JSON, PAGE_BYTES_MAX, REQUEST_TIMEOUT_SECONDS
@@ -379,7 +379,7 @@ def _unusable(source: str | None, error: Exception) -> Problem:
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    context = suites.client_context(file=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
     if not configuration.verify_ssl:

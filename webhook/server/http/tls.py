@@ -20,6 +20,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from webhook import suites
 from webhook.clock import Clock, SystemClock
 from webhook.core.notation.moments import time_text
 from webhook.errors import TuttiError
@@ -90,7 +91,7 @@ class ServingCertificate:
     def client_context(self) -> ssl.SSLContext:
         """Return a context that verifies our peers, which serve certificates of the same authority."""
         authority = self._pair.authority
-        return ssl.create_default_context(cadata=None if authority is None else authority.decode())
+        return suites.client_context(None if authority is None else authority.decode())
 
     async def run(self, poll_seconds: float = POLL_SECONDS) -> None:
         """Look at the files until cancelled."""
@@ -136,8 +137,7 @@ class ServingCertificate:
         expires_seconds = _verify(pair, self._clock.now())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Of TLS 1.2; without what Python adds to them, which is not authenticated as a whole (CBC).
-        context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
+        context.set_ciphers(suites.SUITES)
         context.set_alpn_protocols(["http/1.1"])
         context.num_tickets = 0
         try:
