@@ -59,6 +59,11 @@ REGISTRATION_FAULTS = Gauge(
     "Where our webhook registrations ask less than those that ship, or ask somebody else: jobs may bypass their"
     " queues. tutti status says where; apply the manifests again.",
 )
+REGISTRATION_LAPSES = Counter(
+    "tutti_registration_lapses_total",
+    "How often a webhook registration of ours asked less and was put back, or may have while nobody watched."
+    " The audit log says who wrote it.",
+)
 UNREADABLE_OBJECTS = Counter(
     "tutti_unreadable_objects_total",
     "Objects whose stored state could not be read, by what is watched; the log names each and why. "

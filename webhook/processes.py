@@ -5,7 +5,9 @@ import os
 import random
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -15,7 +17,8 @@ from webhook.assembly import job_kinds, reconciler, unsynced, webhook
 from webhook.clock import ApiServersClock, SystemClock, telling
 from webhook.config import Config
 from webhook.controllers.ledger.faults import SetBack
-from webhook.controllers.reporting.registrations import RegistrationWatch
+from webhook.controllers.reporting.registration_watch import RegistrationWatch
+from webhook.controllers.reporting.registrations import certificates_in
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub
 from webhook.kube.release import say_release
@@ -131,6 +134,8 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         kinds=parts.feeds.kinds,
         exempt=config.exempt_namespaces,
         leading=lambda: parts.reconciler.leading,
+        authorities=partial(_authorities, config.cert_dir),
+        rng=random.Random(identity),  # noqa: S311 - jitter
     )
     app = build_health_app(problems, look=parts.gauges.look)
     health = await serve(app, config.listen.host, config.listen.health_port)
@@ -147,6 +152,14 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         saying.cancel()
         await health.close()
         await api.close()
+
+
+def _authorities(cert_dir: Path) -> Collection[bytes]:
+    """Return the authorities that sign our certificates, as they are mounted now; none where there is no such file."""
+    try:
+        return certificates_in((cert_dir / "ca.crt").read_bytes())
+    except OSError:
+        return ()
 
 
 async def _until(stop: asyncio.Event, *work: Coroutine[Any, Any, None]) -> None:

@@ -1,43 +1,39 @@
 """Notices that our webhook registrations ask less of the webhook than those that ship, or something else besides.
 
 The API server lets neither a webhook nor an admission policy judge registrations. Whoever may write them, by a stolen
-token or by accident, can take a webhook out: jobs then bypass their queues, and nothing fails. Reconcilers look once a
-minute and say it in a metric and in events, ``tutti status`` at once. Nobody writes them back: that right would be
-worth more to a thief than what it mends.
+token or by accident, can take a webhook out: jobs then bypass their queues, and nothing fails. Reconcilers watch them
+(``registration_watch``), ``tutti status`` looks. Nobody writes them back: that right would be worth more to a thief
+than what it mends.
 """
 
-import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from base64 import b64decode
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
-import structlog
 import yaml
 
-from webhook import metrics
-from webhook.controllers.reporting.events import EventRecorder, Regarding
 from webhook.core.notation.counted import counted
-from webhook.errors import ApiError, NotFound
+from webhook.errors import NotFound
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import Api
 
-log = structlog.get_logger(__name__)
-
 PACKAGED: Final = Path(__file__).parent / "packaged" / "registrations.yaml"
 """Where the build puts a copy of what is in a checkout; see pyproject.toml."""
 CHECKOUT: Final = Path(__file__).parents[3] / "manifests" / "base" / "registrations.yaml"
-LOOK_SECONDS: Final = 60.0
+NAME: Final = "tutti"
 TOLD_MAX: Final = 5
 """Faults that an event names."""
-REASON: Final = "RegistrationChanged"
 _PLURALS: Final = {
     "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
     "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
 }
 _OURS: Final = ".tutti.dev"
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 Document = Mapping[str, Any]
 
 
@@ -63,6 +59,11 @@ def _conditions_of(kind: JobKind) -> object:
     return kind.pod_sets, kind.suspend, kind.managed_by
 
 
+def path_of(kind: str) -> str:
+    """Return where configurations of a kind are."""
+    return f"/apis/admissionregistration.k8s.io/v1/{_PLURALS[kind]}"
+
+
 async def look(api: Api, own: Collection[str] = (), exempt: Collection[str] = ()) -> list[str]:
     """Return what is wrong with the cluster's registrations. Raises ApiError.
 
@@ -70,17 +71,20 @@ async def look(api: Api, own: Collection[str] = (), exempt: Collection[str] = ()
     """
     found = []
     for document in shipped():
-        kind = document["kind"]
-        path = f"/apis/admissionregistration.k8s.io/v1/{_PLURALS[kind]}/{document['metadata']['name']}"
         try:
-            stored = orjson.loads(await api.request("GET", path))
+            stored = orjson.loads(await api.request("GET", f"{path_of(document['kind'])}/{NAME}"))
         except NotFound:
             stored = {}
-        if stored.get("webhooks"):
-            found += [f"{kind} tutti: {fault}" for fault in faults(document, stored, own, exempt)]
-        else:
-            found.append(f"there is no {kind} tutti, or it is empty")
+        found += lacks(document, stored, own, exempt)
     return found
+
+
+def lacks(expected: Document, stored: Document, own: Collection[str], exempt: Collection[str]) -> list[str]:
+    """Return what is wrong with one stored configuration, which is empty where there is none."""
+    kind = expected["kind"]
+    if not stored.get("webhooks"):
+        return [f"there is no {kind} {NAME}, or it is empty"]
+    return [f"{kind} {NAME}: {fault}" for fault in faults(expected, stored, own, exempt)]
 
 
 def faults(expected: Document, stored: Document, own: Collection[str], exempt: Collection[str]) -> list[str]:
@@ -99,6 +103,29 @@ def faults(expected: Document, stored: Document, own: Collection[str], exempt: C
         if name not in wanted and not (name.endswith(_OURS) and _asks(hook, service)):
             found.append(f"webhook {name} is none of Tutti's")
     return found
+
+
+def certificates_in(pem: bytes) -> frozenset[bytes]:
+    """Return the certificates of a PEM text, each without its line ends."""
+    return frozenset(b"".join(each.split()) for each in _PEM.findall(pem))
+
+
+def distrustful(stored: Document, authorities: Collection[bytes]) -> list[str]:
+    """Return the webhooks that trust none of the authorities that sign our certificates: nobody can ask them."""
+    return [
+        hook.get("name", "")
+        for hook in stored.get("webhooks") or ()
+        if certificates_in(_bundle(hook)).isdisjoint(authorities)
+    ]
+
+
+def announced(stored: Document) -> bool:
+    """Return whether any authority was written into a configuration; it is created without."""
+    return any(_bundle(hook) for hook in stored.get("webhooks") or ())
+
+
+def _bundle(hook: Document) -> bytes:
+    return b64decode((hook.get("clientConfig") or {}).get("caBundle") or "")
 
 
 def _faults(expected: Document, stored: Document, own: Collection[str], exempt: Collection[str]) -> Iterator[str]:
@@ -150,53 +177,6 @@ def _selector(selector: Document | None, exempt: Collection[str]) -> tuple[Docum
             values = sorted(set(values) - set(exempt))
         kept.append({"key": each.get("key"), "operator": each.get("operator"), "values": values})
     return written.get("matchLabels") or {}, kept
-
-
-class RegistrationWatch:
-    """Looks once a minute, in each reconciler; the one that leads writes events."""
-
-    def __init__(
-        self,
-        api: Api,
-        recorder: EventRecorder,
-        *,
-        kinds: Mapping[str, JobKind],
-        exempt: Collection[str],
-        leading: Callable[[], bool],
-    ) -> None:
-        self._api = api
-        self._recorder = recorder
-        self._own = own_groups(kinds)
-        self._exempt = exempt
-        self._leading = leading
-        self._told: list[str] = []
-        shipped()
-
-    async def run(self) -> None:
-        """Look until cancelled."""
-        while True:
-            await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
-
-    async def look(self) -> None:
-        """Look once. Where we may not read them nothing is known, and the log says so."""
-        try:
-            found = await look(self._api, self._own, self._exempt)
-        except ApiError as error:
-            log.info("registrations.not_read", error=str(error))
-            return
-        metrics.REGISTRATION_FAULTS.set(len(found))
-        if found and found != self._told and self._leading():
-            log.warning("registrations.changed", faults=found)
-            self._recorder.note(
-                Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, ""),
-                REASON,
-                told(found),
-                warning=True,
-            )
-            self._told = found
-        elif not found:
-            self._told = []
 
 
 def told(found: list[str]) -> str:

@@ -3,20 +3,13 @@
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.unit.commands.test_uninstall import SWEEP
-from webhook import metrics
-from webhook.clock import LoopClock
-from webhook.controllers.reporting.events import EventRecorder
-from webhook.controllers.reporting.registrations import RegistrationWatch, faults, own_groups, shipped
+from webhook.controllers.reporting.registrations import faults, own_groups, shipped
 from webhook.jobs.kinds.registry import KINDS, of_hub, with_custom
-from webhook.kube.api import JSON_PATCH
-from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 Hook = dict[str, Any]
 
@@ -114,26 +107,3 @@ def test_groups_are_ones_own_by_what_their_webhooks_conditions_are_made_from() -
     assert own_groups(with_custom((SWEEP,))) == {"example.com"}
     job = replace(KINDS["Job.batch"], suspend=("spec", "held"))
     assert own_groups({**KINDS, job.key: job}) == {"batch"}
-
-
-async def test_a_webhook_that_is_taken_out_is_told_once_by_who_leads_and_counted_by_all() -> None:
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
-        api, leads = cluster.api(), False
-        for document in copy.deepcopy(shipped()):
-            await cluster.create(document)
-        recorder = EventRecorder(api, "me", LoopClock().now, 20, namespace="tutti-system", ledger_name="tutti-ledger")
-        watch = RegistrationWatch(api, recorder, kinds=KINDS, exempt=(), leading=lambda: leads)
-        told: list[str] = []
-        recorder.note = lambda regarding, reason, note, **_: told.append(note)  # type: ignore[method-assign,misc]
-        await watch.look()
-        assert (metrics.REGISTRATION_FAULTS._value.get(), told) == (0, [])
-        path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tutti"
-        patch = orjson.dumps([{"op": "remove", "path": "/webhooks/0"}])
-        await api.request("PATCH", path, body=patch, content_type=JSON_PATCH)
-        await watch.look()
-        assert (metrics.REGISTRATION_FAULTS._value.get(), told) == (1, [])
-        leads = True
-        await watch.look()
-        await watch.look()
-        (note,) = told
-        assert "ValidatingWebhookConfiguration tutti: webhook tutti-queue.tutti.dev is not there" in note
