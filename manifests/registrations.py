@@ -23,8 +23,8 @@ from webhook.dialects import config_map
 from webhook.fleet.credentials.account import ACCOUNT as HUB_ACCOUNT
 from webhook.jobs.compute_class import catalog as compute_class_catalog
 from webhook.jobs.kinds.kind import JobKind
-from webhook.server.pods.changes import BARE_LABELS
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER
+from webhook.server.review.controllers_labels import BARE_LABELS
 from webhook.server.review.resources_table import BUILT_IN, Handling
 
 TARGET: Final = Path(__file__).parent / "base" / "registrations.yaml"

@@ -199,8 +199,8 @@ MUTANTS: Final = (
         "2",
         "a stopped gang's entry stays until its pods are gone",
         ASSESS,
-        "    return Step.RELEASE if pods_present == 0 and (job.deleting or stopped) else Step.NOTHING",
-        "    return Step.RELEASE",
+        "    if pods_present:\n        return Step.SWEEP if overdue else Step.NOTHING\n",
+        "",
         ASSESS_TESTS,
     ),
     Mutant(

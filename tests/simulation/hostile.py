@@ -47,6 +47,7 @@ PODS_PATH: Final = "/api/v1/namespaces/{}/pods"
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 OTHERS: Final = "kueue.x-k8s.io/multikueue"
 KEEPER: Final = "example.com/keeps"
+RESTARTS: Final = "jobset.sigs.k8s.io/restart-attempt"
 SOME_KINDS: Final = ("Job", "Job", "JobSet", "PyTorchJob")
 Key = tuple[str, str, str]
 """Kind, namespace and name of a job."""
@@ -256,6 +257,8 @@ class HostileTenants:
                 {"metadata": {"ownerReferences": None}},
                 {"metadata": {"ownerReferences": [self._owner()]}},
                 {"metadata": {"labels": {QUEUE: self._rng.choice(QUEUES)}}},
+                # The JobSet's controller reads this, and fails on what it cannot read.
+                {"metadata": {"labels": {RESTARTS: self._rng.choice((None, "x"))}}},
                 {
                     "spec": {
                         "template": {"metadata": {"labels": {names.GANG_LABEL: self._rng.choice((None, self._uid()))}}}

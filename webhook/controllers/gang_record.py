@@ -125,6 +125,8 @@ class GangRecord:
     """None in APART and WAITING, and until it is told."""
     requeue: Requeue | None = None
     """What the stop that is under way writes on its job."""
+    written_at: float = 0.0
+    """Loop time at which its job was written to stop it, of a gang that is VOIDED."""
     proved_gone: bool = False
     """A list has shown that it has no pod left."""
     writes: Writes = field(default_factory=Writes)

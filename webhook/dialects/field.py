@@ -66,10 +66,9 @@ class Field:
         return {str(key): self._member(str(key), value) for key, value in self.value.items()}
 
     def items(self, least: int = 0, most: int | None = None) -> Iterator["Field"]:
-        """Yield the elements of a list.
+        """Yield the elements of a list; notes an error when there are fewer than ``least`` or more than ``most``.
 
-        Notes an error when there are fewer than ``least`` or more than ``most``, and then yields no more: the object
-        does not compile, and each element costs time.
+        What there is beyond that is not yielded: the object does not compile, and each element costs time.
         """
         if self.value is None and not least:
             return

@@ -43,25 +43,30 @@ class Step(StrEnum):
     CLEAR = "clear"
     """Stopped, but the start time of its last run freezes its templates: clear that, so that it can start again."""
     SWEEP = "sweep"
-    """Stopping, and what its controller left running it will not stop any more: delete these pods."""
+    """Stopping, and its controller will not stop its pods, or has not for long, or the job is gone: delete them."""
     RESTORE = "restore"
     """Stopped and released: give its template back what its owner wrote."""
 
 
-def assess(job: JobRecord | None, reservation: Reservation | None, pods_present: int, voided: bool) -> Step:
+def assess(
+    job: JobRecord | None, reservation: Reservation | None, pods_present: int, voided: bool, *, overdue: bool = False
+) -> Step:
     """Return the next step for a gang.
 
     ``pods_present`` counts its pods that have not ended, those being deleted included: while there is one, or a member
     of a fleet may have some, quota stays held (ledger rules 2 and 8). ``voided``: this leadership has written the job
-    since its entry says stopping (rule 4).
+    since its entry says stopping (rule 4); ``overdue``: so long ago that its controller fails on it.
     """
     if job is not None and job.placed:
         # As many as there may be in a member.
         pods_present += 1
     if reservation is None:
         return _unreserved(job, pods_present)
+    if job is None and pods_present:
+        # Its pods were let go, by their labels or from above: nobody but us would stop them.
+        return Step.NOTHING if reservation.stopping is None or reservation.adopted else Step.SWEEP
     if job is None:
-        return Step.RELEASE if pods_present == 0 else Step.NOTHING
+        return Step.RELEASE
     if pods_present and reservation.stopping is not None and not reservation.adopted and _left_alone(job):
         return Step.SWEEP
     if job.finished is not None:
@@ -70,7 +75,7 @@ def assess(job: JobRecord | None, reservation: Reservation | None, pods_present:
         # A finalizer may keep the object for hours: its controller creates no more pods for it.
         return Step.RELEASE
     if reservation.stopping is not None:
-        return _stopping(job, pods_present, voided)
+        return _stopping(job, pods_present, voided, overdue and not reservation.adopted)
     if job.suspended and job.deleting:
         return Step.HOLD
     if job.suspended:
@@ -112,15 +117,18 @@ def _left_alone(job: JobRecord) -> bool:
     return job.finished is not None or job.deleting
 
 
-def _stopping(job: JobRecord, pods_present: int, voided: bool) -> Step:
+def _stopping(job: JobRecord, pods_present: int, voided: bool, overdue: bool) -> Step:
     if not job.suspended:
         return Step.STOP
     if not voided:
         return Step.VOID
+    if pods_present:
+        return Step.SWEEP if overdue else Step.NOTHING
     # Its controller must have seen the suspension too: one that lags could still be creating pods. Of an object that is
-    # being deleted it does not report that any more.
+    # being deleted it does not report that any more; and whoever may edit the job can keep it from ever doing so, such
+    # as by what its controller cannot read on the Jobs of a JobSet. Pods that it makes later are refused.
     stopped = not job.active and (job.restorable or job.start_time_left)
-    return Step.RELEASE if pods_present == 0 and (job.deleting or stopped) else Step.NOTHING
+    return Step.RELEASE if job.deleting or stopped or overdue else Step.NOTHING
 
 
 def started(job: JobRecord, reservation: Reservation) -> bool:

@@ -39,10 +39,11 @@ def next_step(
     voided: bool,
     *,
     refused: bool = False,
+    overdue: bool = False,
 ) -> Step:
     """Return the next step for a gang of any kind, its pods behind our gates considered.
 
-    ``refused``: every write of it is refused for good.
+    ``refused``: every write of it is refused for good; ``overdue`` as in ``assess``.
     """
     gang = job or reservation
     if gang is None:
@@ -54,7 +55,7 @@ def next_step(
     if job is not None and reservation is None and job.running and view.left_by(job):
         # Its owner was deleted from above it: it runs on, and is charged to that one until nothing of it runs.
         return Step.WITHDRAW
-    step = assess(job, reservation, view.present(gang.namespace, gang.uid), voided)
+    step = assess(job, reservation, view.present(gang.namespace, gang.uid), voided, overdue=overdue)
     kind = kinds.get(gang.kind)
     if step is not Step.NOTHING or job is None or job.suspended or kind is None or not kind.scheduling_gated:
         return step
@@ -158,6 +159,33 @@ def stopping(step: Step, job: JobRecord, pods: Iterable[PodRecord], requeue: Req
         patch = pod_patches.send_back(pod, job.uid, requeue) if pod.gated and is_pod_group(job) else None
         writes.append(PodWrite(pod, patch))
     return Effect(step, job, pods=tuple(writes)) if writes else None
+
+
+def sweeping(reservation: Reservation, pods: Iterable[PodRecord]) -> Effect | None:
+    """Return the effect that deletes what is left of a gang whose job is gone."""
+    gone = JobRecord(
+        kind=reservation.kind,
+        namespace=reservation.namespace,
+        name=reservation.name,
+        uid=reservation.uid,
+        resource_version=0,
+        created_seconds=0.0,
+        gang=None,
+        problem=None,
+        queue_label=None,
+        owner=None,
+        suspended=False,
+        finished=None,
+        active=False,
+        ready=False,
+        deleting=True,
+        marked=True,
+        restorable=False,
+        managed_by_other=False,
+        has_annotations=False,
+    )
+    writes = tuple(PodWrite(pod, None) for pod in pods if pod.live)
+    return Effect(Step.SWEEP, gone, pods=writes) if writes else None
 
 
 def told(pod: PodRecord) -> bool:

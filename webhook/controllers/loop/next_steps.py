@@ -71,6 +71,10 @@ class Steps:
                     self._write(step, job, patches.stop(job, requeue, held, kinds=self.feeds.kinds), batch)
                 elif deletes := gated_pods.stopping(step, job, pods, requeue):
                     batch.effects[job.uid] = deletes
+            case Step.SWEEP if reservation is not None:
+                pods = self.feeds.view.fences.pods_of(reservation.namespace, reservation.uid)
+                if deletes := gated_pods.sweeping(reservation, pods):
+                    batch.effects[reservation.uid] = deletes
             case Step.CLEAR if job is not None:
                 batch.effects[job.uid] = Effect(step.value, job, patches.clear(job), subresource="status")
             case Step.GROW | Step.RESTORE if job is not None:

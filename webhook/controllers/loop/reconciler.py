@@ -50,6 +50,8 @@ from webhook.kube.api import Api
 log = structlog.get_logger(__name__)
 
 TICK_SECONDS: Final = 1.0
+OVERDUE_SECONDS: Final = 60.0
+"""A controller whose job was written to stop it so long ago, and that has not stopped its pods, fails on that job."""
 """Time-outs, renewals and labels are looked at this often."""
 
 LOOKED_AT_MAX: Final = 5_000
@@ -314,9 +316,12 @@ class Reconciler:
         if act and reservation is not None and siblings.leaves(job, reservation):
             self._stops.leave(job, reservation, batch)
             reservation = batch.put[uid]
-        voided = self.records.of(uid).phase is Phase.VOIDED
-        refused = self._effects.refused(uid) is not None
-        step = gated_pods.next_step(self._view, self._feeds.kinds, job, reservation, voided, refused=refused)
+        record, now = self.records.of(uid), asyncio.get_running_loop().time()
+        voided, refused = record.phase is Phase.VOIDED, self._effects.refused(uid) is not None
+        overdue = voided and now - record.written_at >= OVERDUE_SECONDS
+        step = gated_pods.next_step(
+            self._view, self._feeds.kinds, job, reservation, voided, refused=refused, overdue=overdue
+        )
         if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or refused):
             # Of one that cannot be written at all nothing could be started.
             step = Step.VOID
@@ -413,12 +418,12 @@ class Reconciler:
         uid = effect.job.uid
         if failure is None:
             if effect.name in (Step.STOP, Step.VOID):
-                self.records.of(uid).on(Event.WRITTEN)
+                self._written(uid)
             self.dirty.add(uid)
             return
         if effect.name == Step.VOID and self._effects.refused(uid) is not None:
             # As in a rebuild: what refuses this would refuse a start as well.
-            self.records.of(uid).on(Event.WRITTEN)
+            self._written(uid)
         current = self._view.jobs.get(uid)
         if isinstance(failure, Conflict) and (
             current is None or current.resource_version != effect.job.resource_version
@@ -429,6 +434,12 @@ class Reconciler:
             self._announcer.start_failed(uid, str(failure))
         delay = self._effects.retry_delay_seconds(uid) or TICK_SECONDS
         asyncio.get_running_loop().call_later(delay, self.dirty.add, uid)
+
+    def _written(self, uid: str) -> None:
+        record = self.records.of(uid)
+        if record.phase is Phase.STOPPING:
+            record.written_at = asyncio.get_running_loop().time()
+        record.on(Event.WRITTEN)
 
     async def _recover(self, broken: LedgerBroken) -> None:
         self._view.ledger_trusted = self._view.leads = False

@@ -13,6 +13,7 @@ from webhook.jobs.reading.gating import gang_owner, owner_of
 from webhook.jobs.reading.ours import own_marks
 from webhook.jobs.reading.record import Owner
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.controllers_labels import controllers_label_changed
 from webhook.server.review.gang_owner import belongs
 from webhook.server.review.job_facts import JobRules, is_suspended, own_fields, root_of, waits_for_tutti
 from webhook.server.review.pod_facts import parse_version, render_version
@@ -122,6 +123,9 @@ def _foreign_edit(
         return deny(Refusal.OWN_FIELDS, f"labels and annotations of {names.DOMAIN} are written by Tutti alone")
     if owner_of(old) != owner_of(obj) and request.username not in rules.settings.collector_users:
         return deny(Refusal.FOREIGN_CREATOR, f"it belongs to the gang of {whose}; its controller owner cannot change")
+    if (label := controllers_label_changed(obj, old)) is not None:
+        message = f"label {label} of what belongs to the gang of {whose} cannot change: {whose}'s controller reads it"
+        return deny(Refusal.FOREIGN_CREATOR, message)
     return ALLOW
 
 

@@ -1,7 +1,7 @@
 """Changes of pods that exist: what Tutti wrote stays, and a resize stays within its place or what the fences leave."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from webhook.core.model.gang import PodPrice
 from webhook.core.notation import names
@@ -13,14 +13,9 @@ from webhook.server.pods.excess import excess_over
 from webhook.server.pods.group_checks import regrouped
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
+from webhook.server.review.controllers_labels import controllers_label_changed
 from webhook.server.review.pod_facts import PodFacts
-from webhook.untyped import paths
 from webhook.wire import pods as wire
-
-BARE_LABELS: Final = ("controller-uid", "job-name", "spark-app-selector", "spark-role")
-"""Labels without a domain by which controllers find their pods."""
-APP_LABELS: Final = "app.kubernetes.io/"
-"""These have a domain and are their users' own."""
 
 
 def judge_change(review: PodReview, rules: PodRules) -> Answer:
@@ -43,7 +38,7 @@ def judge_change(review: PodReview, rules: PodRules) -> Answer:
         return deny(Refusal.GATE_REMOVED, message)
     if old.gang is None or _is_controller(user, rules):
         return ALLOW
-    if (label := _label_of_its_controller(review)) is not None:
+    if (label := controllers_label_changed(review.request.object, review.request.old_object)) is not None:
         message = (
             f"label {label} of a gang's pod cannot be removed: its controller would release the pod, which would keep "
             "running"
@@ -57,17 +52,6 @@ def _is_controller(user: str, rules: PodRules) -> bool:
     return (
         user in settings.collector_users or user in rules.creators.controllers or user in settings.known_manifest_users
     )
-
-
-def _label_of_its_controller(review: PodReview) -> str | None:
-    """Return a label that says whose the pod is, if it would change or go. Further labels are anybody's."""
-    now, before = (_labels(each) for each in (review.request.object, review.request.old_object))
-    changed = (key for key, value in before.items() if now.get(key) != value)
-    return next((key for key in changed if key in BARE_LABELS or ("/" in key and not key.startswith(APP_LABELS))), None)
-
-
-def _labels(document: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return paths.find_mapping(document, ("metadata", "labels"))
 
 
 def _owner_change(review: PodReview) -> Answer:

@@ -106,6 +106,14 @@ CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] =
         Step.STOP,
     ),
     "rule 8: deleted is not free while orphans run": (None, RESERVED, 1, False, Step.NOTHING),
+    "unless it stops: nobody else would stop them": (None, STOPPING, 1, False, Step.SWEEP),
+    "but for pods that bear no label by which we might delete them": (
+        None,
+        replace(STOPPING, adopted=True),
+        1,
+        False,
+        Step.NOTHING,
+    ),
     "rule 8: gone is free": (None, RESERVED, 0, False, Step.RELEASE),
     "a finished adopted gang holds while its controller says so": (
         job(suspended=False, finished="Failed", active=True),
@@ -165,3 +173,47 @@ def test_the_next_step(
 ) -> None:
     """Each case is named by what it says."""
     assert assess(record, reservation, pods, voided) is step
+
+
+OVERDUE: dict[str, tuple[JobRecord, Reservation, int, bool, Step]] = {
+    "pods that its controller has not stopped for long are stopped by us": (
+        job(active=True, restorable=False),
+        STOPPING,
+        2,
+        True,
+        Step.SWEEP,
+    ),
+    "whatever it reports": (job(requeue=Requeue("x", 0)), STOPPING, 1, True, Step.SWEEP),
+    "and when they have gone its room is free, though it never reports that": (
+        job(active=True, restorable=False),
+        STOPPING,
+        0,
+        True,
+        Step.RELEASE,
+    ),
+    "rule 4: never before this leadership has written the job": (job(), STOPPING, 1, False, Step.VOID),
+    "rule 2: one that runs is suspended first": (job(suspended=False, admission=STARTED), STOPPING, 2, True, Step.STOP),
+    "pods that ran before us bear no label by which we might delete them, or refuse them": (
+        job(active=True, marked=False),
+        replace(STOPPING, adopted=True),
+        1,
+        True,
+        Step.NOTHING,
+    ),
+    "nor is the room of theirs free before their controller says so": (
+        job(active=True, marked=False),
+        replace(STOPPING, adopted=True),
+        0,
+        True,
+        Step.NOTHING,
+    ),
+    "one that does not stop is left alone": (job(admission=STARTED, suspended=False), RESERVED, 2, True, Step.NOTHING),
+}
+
+
+@pytest.mark.parametrize(("record", "reservation", "pods", "voided", "step"), OVERDUE.values(), ids=OVERDUE.keys())
+def test_the_next_step_of_a_gang_whose_controller_fails_on_it(
+    record: JobRecord, reservation: Reservation, pods: int, voided: bool, step: Step
+) -> None:
+    """Whoever may edit a job can keep its controller from ever stopping it."""
+    assert assess(record, reservation, pods, voided, overdue=True) is step

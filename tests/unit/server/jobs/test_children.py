@@ -141,6 +141,23 @@ async def test_a_user_does_not_relabel_a_child() -> None:
     assert not (await update(seen, child(suspend=True), child(suspend=True, gang="other"), user=ALICE)).allowed
 
 
+async def test_a_user_changes_no_label_by_which_the_owners_controller_knows_a_child() -> None:
+    """Without the number of attempts a JobSet's controller fails on the whole JobSet, and stops nothing of it."""
+    seen, key = with_ledger(known(view(), jobset()), reservation("set-1")), "jobset.sigs.k8s.io/restart-attempt"
+
+    def labelled(**labels: str) -> dict[str, Any]:
+        made = child(suspend=False, gang="set-1")
+        made["metadata"]["labels"] = labels
+        return made
+
+    old = labelled(**{key: "0", "app.kubernetes.io/name": "x"})
+    for changed in ({}, {key: "1"}):
+        answer = await update(seen, old, labelled(**changed), user=ALICE)
+        assert f"label {key} of what belongs to the gang of JobSet train cannot change" in answer.message
+    assert (await update(seen, old, labelled(**{key: "0", "team": "b"}), user=ALICE)).allowed
+    assert (await update(seen, old, labelled(), user=JOBSET_CONTROLLER)).allowed
+
+
 async def test_the_controller_may_resume_and_relabel_children_of_an_admitted_owner() -> None:
     seen = with_ledger(known(view(), jobset()), reservation("set-1"))
     assert (await update(seen, child(suspend=True), child(suspend=False, gang="set-1", version="1.1"))).allowed

@@ -19,7 +19,7 @@ from webhook.laboratory.simulated.controllers.jobs import JOBS
 from webhook.laboratory.simulated.objects.conditions import is_true, with_condition
 from webhook.laboratory.simulated.objects.store import Event, Stored
 from webhook.laboratory.simulated.requests.identity import JOBSET_CONTROLLER
-from webhook.laboratory.simulated.requests.refusals import Json
+from webhook.laboratory.simulated.requests.refusals import Json, internal
 from webhook.laboratory.simulated.server import SimulatedServer
 
 JOBSETS: Final = ("jobset.x-k8s.io", "jobsets")
@@ -81,7 +81,11 @@ class JobSetController(Controller):
     def _children(self, uid: str, restarts: int) -> _Children:
         children = _Children()
         for job in self.store.owned(JOBS, uid):
-            if int(job.labels.get(_RESTARTS, "0")) < restarts:
+            attempt = job.labels.get(_RESTARTS, "")
+            if not attempt.isdecimal():
+                # The controller fails on the whole JobSet then, again and again.
+                raise internal(f"label {_RESTARTS} of Job {job.key[1]} is {attempt!r}")
+            if int(attempt) < restarts:
                 children.previous.append(job)
             elif is_true(job.object.get("status"), "Failed"):
                 children.failed.append(job)
