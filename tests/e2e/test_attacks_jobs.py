@@ -318,15 +318,21 @@ def test_what_an_admitted_job_made_is_not_deleted_from_above_its_pods(owner: Kub
     wait_until(lambda: not owner.pods(), what="all of it goes")
 
 
-def test_what_a_job_of_no_queue_made_is_not_deleted_from_above_its_pods_either(owner: Kubectl, admin: Kubectl) -> None:
+@pytest.mark.parametrize("queues", ["by a LocalQueue", "by the namespace's label alone, as a leaf of a tree has"])
+def test_what_a_job_of_no_queue_made_is_not_deleted_from_above_its_pods_either(
+    owner: Kubectl, admin: Kubectl, queues: str
+) -> None:
     """It bears no more marks than what ran before Tutti came: four pods would run of a job that is charged for two."""
     owner.create(jobset("old", 2, pod_template()))
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
-    give_queue(admin, 2)
+    if queues == "by a LocalQueue":
+        give_queue(admin, 2)
+    else:
+        admin("label", "namespace", admin.namespace, "tutti.dev/gated=policy")
     again = "its controller would make it again"
     wait_until(
         lambda: again in owner.refused("delete", "job", "old-workers-0", "--cascade=orphan", "--dry-run=server"),
-        what="the policy has seen the queue",
+        what="the policy is in force here",
     )
     assert again in owner.refused("delete", "job", "old-workers-0", "--cascade=orphan")
     assert again in owner.refused("delete", "--raw", f"/apis/batch/v1/namespaces/{owner.namespace}/jobs/old-workers-0")
