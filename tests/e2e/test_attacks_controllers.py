@@ -69,10 +69,21 @@ def test_pods_that_their_job_let_go_of_are_stopped_for_who_is_owed_their_room(
     running(owner, 2, "job-name=owed", OVERDUE_SECONDS + 60)
 
 
-def test_pods_that_their_job_let_go_of_before_it_was_deleted_are_stopped_too(owner: Kubectl, admin: Kubectl) -> None:
+@pytest.mark.parametrize("kept_by", ["another label", "a second owner"])
+def test_pods_that_outlive_their_job_are_stopped_for_who_is_owed_their_room(
+    owner: Kubectl, admin: Kubectl, kept_by: str
+) -> None:
+    """The garbage collector leaves alone what somebody else owns as well."""
     pods = borrowed(owner, admin, SELECTORS["app=y"])
-    owner("label", "pod", *pods, "app=y", "--overwrite")
-    wait_until(lambda: all(released(owner, pod) for pod in pods), what="they are nobody's")
+    if kept_by == "another label":
+        owner("label", "pod", *pods, "app=y", "--overwrite")
+        wait_until(lambda: all(released(owner, pod) for pod in pods), what="they are nobody's")
+    else:
+        other = owner.get("configmap", "kube-root-ca.crt")["metadata"]
+        second = {"apiVersion": "v1", "kind": "ConfigMap", "name": other["name"], "uid": other["uid"]}
+        for pod in pods:
+            (first,) = owner.get("pod", pod)["metadata"]["ownerReferences"]
+            owner.patch("pod", pod, {"metadata": {"ownerReferences": [first, second]}})
     owner("delete", "job", "sly")
     stays(lambda: len(owner.pods(phase="Running")) == 4 and reserved(admin) == 4, 3, "they hold their room")
     owner.create(job("owed", 2, pod_template(), "lender"))

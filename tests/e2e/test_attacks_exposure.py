@@ -146,6 +146,43 @@ def test_a_stolen_token_changes_no_number_of_a_gang_that_waits(owner: Kubectl, a
     thief.patch("job", "smaller", {"spec": {"parallelism": 2}})
 
 
+def test_a_stolen_token_changes_no_more_by_apply_by_subresources_or_by_collections(
+    owner: Kubectl, admin: Kubectl, thief: Kubectl
+) -> None:
+    give_queue(admin, gpus=1)
+    waiting = {
+        "job": job("waits", 2, pod_template(), QUEUE),
+        "jobset": jobset("waits", 2, pod_template(), QUEUE),
+        "pytorchjob": pytorchjob("waits", 1, pod_template(container="pytorch"), QUEUE),
+    }
+    for kind, manifest in waiting.items():
+        owner.create(manifest)
+        stored = admin.get(kind, "waits")
+        changed = json.loads(json.dumps(manifest).replace("registry.example/training:1", "evil:1"))
+        for flags in (("--server-side", "--force-conflicts", "--field-manager=kubectl-create"), ()):
+            thief.refused("apply", "-f", "-", *flags, stdin=json.dumps(changed))
+        thief.refused("replace", "-f", "-", stdin=json.dumps(stored | {"spec": changed["spec"]}))
+        thief.refused("delete", kind, "--all")
+        thief.refused("patch", kind, "waits", "--type=json", f"--patch={image(kind)}", "--dry-run=server")
+        assert admin.get(kind, "waits")["spec"] == stored["spec"]
+    done = '--patch={"status":{"succeeded":1,"conditions":[{"type":"Complete","status":"True"}]}}'
+    assert "take out its start time" in thief.refused(
+        "patch", "job", "waits", "--subresource=status", "--type=merge", done
+    )
+    owner.create(job("runs", 1, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 1, what="a gang runs")
+    name = owner.pods()[0]["metadata"]["name"]
+    told = thief.refused("patch", "pod", name, "--type=json", '--patch=[{"op":"remove","path":"/metadata/labels"}]')
+    assert "does not wait behind its gate" in told
+    for verb in (
+        ("debug", name, "--image=evil:1", "--quiet"),
+        ("create", "token", "tutti-webhook", "-n", NAMESPACE),
+        ("label", "pod", name, "team=thieves"),
+        ("annotate", "namespace", owner.namespace, "note=stolen"),
+    ):
+        thief.refused(*verb)
+
+
 @pytest.fixture
 def renewer(cluster: Cluster, kubectl: Kubectl) -> Iterator[Kubectl]:
     """Whoever has the token of the account that renews certificates, with the rights of the overlay self-signed."""
