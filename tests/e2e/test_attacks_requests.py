@@ -20,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("tutti")
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 JOBS: Final = "/apis/batch/v1/namespaces/{}/jobs"
 PODS: Final = "/api/v1/namespaces/{}/pods"
+FOREIGN: Final = "kueue.x-k8s.io/multikueue"
 PATHS: Final = {
     "job": JOBS,
     "jobset": "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets",
@@ -169,3 +170,54 @@ def test_the_queue_that_the_webhook_wrote_is_left_by_no_way_of_applying(
             told = gated.refused("patch", kind, "greedy", "--type=json", f"--patch={json.dumps(operations)}")
             assert "not leave it" in told, (kind, told)
     stays(lambda: not gated.pods() and not entries(admin), 1, "they wait")
+
+
+def test_what_another_controller_holds_is_taken_back_running_by_no_kind_of_request(
+    owner: Kubectl, admin: Kubectl
+) -> None:
+    """By a JSON patch, apply under the manager that wrote it, or whole; it would be adopted beyond every quota."""
+    give_queue(admin, 2)
+    made = {
+        "pytorchjob": pytorchjob("held", 7, pod_template(container="pytorch"), QUEUE),
+        "tfjob": tfjob("held", 7, pod_template(container="tensorflow"), QUEUE),
+        "mpijob": mpijob("held", 7, pod_template(), QUEUE),
+    }
+    by = ("--server-side", "--force-conflicts")
+    for kind, manifest in made.items():
+        owner.apply(manifest | {"spec": manifest["spec"] | {"runPolicy": {"managedBy": FOREIGN}}}, *by)
+        where = "/spec/runPolicy/managedBy"
+        patches = (
+            [{"op": "remove", "path": where}],
+            [{"op": "test", "path": where, "value": FOREIGN}, {"op": "remove", "path": "/spec/runPolicy"}],
+            [{"op": "replace", "path": where, "value": "kubeflow.org/training-operator"}],
+        )
+        for patch in patches:
+            owner.refused("patch", kind, "held", "--type=json", f"--patch={json.dumps(patch)}")
+        owner.refused("apply", "-f", "-", *by, stdin=yaml.safe_dump(manifest))
+        stored = owner.get(kind, "held")
+        del stored["spec"]["runPolicy"]["managedBy"]
+        owner.refused("replace", "-f", "-", stdin=json.dumps(stored))
+        assert owner.get(kind, "held")["spec"]["runPolicy"]["managedBy"] == FOREIGN
+    stays(lambda: not owner.pods() and not entries(admin), 1, "nothing started, nothing was adopted")
+
+
+@pytest.mark.parametrize("more", [{}, {"blockOwnerDeletion": True}], ids=["", "and blocks its deletion"])
+def test_a_job_below_what_another_controller_holds_is_stored_waiting_or_not_at_all(
+    gated: Kubectl, admin: Kubectl, more: dict[str, bool]
+) -> None:
+    """Its owner is admitted by nobody here, and so is it."""
+    held = jobset("held", 16, pod_template(), "default", managedBy=FOREIGN)
+    gated.create(held)
+    known = gated.get("jobset", "held")
+    reference = {"apiVersion": known["apiVersion"], "kind": "JobSet", "name": "held", "uid": known["metadata"]["uid"]}
+    for controller in (True, False):
+        child = job(f"child-{str(controller).lower()}", 16, pod_template())
+        child["metadata"]["ownerReferences"] = [reference | more | {"controller": controller}]
+        with suppress(KubectlError):
+            gated.create(child)
+    for found in gated.items("jobs"):
+        name = found["metadata"]["name"]
+        assert found["spec"]["suspend"] is True, name
+        starting = [{"op": "replace", "path": "/spec/suspend", "value": False}]
+        gated.refused("patch", "job", name, "--type=json", f"--patch={json.dumps(starting)}")
+    stays(lambda: not gated.pods() and not entries(admin), 1, "nothing started")
