@@ -50,9 +50,9 @@ from webhook.kube.api import Api
 log = structlog.get_logger(__name__)
 
 TICK_SECONDS: Final = 1.0
+"""Time-outs, renewals and labels are looked at this often."""
 OVERDUE_SECONDS: Final = 60.0
 """A controller whose job was written to stop it so long ago, and that has not stopped its pods, fails on that job."""
-"""Time-outs, renewals and labels are looked at this often."""
 
 LOOKED_AT_MAX: Final = 5_000
 """A cycle decides about no more gangs once its searches for victims have looked at so many gangs, some 30 ms. One that

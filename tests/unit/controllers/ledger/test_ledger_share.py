@@ -20,6 +20,8 @@ LIMIT = 80_000
 class Filled:
     """What a keeper says of a ledger with these entries."""
 
+    ledger = None
+
     def __init__(self) -> None:
         self.held = Counter[str]()
 
