@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.gangs.test_orphans import JOB_SET, job_set, leader, plain_job, pods_of, prepare
-from tests.unit.controllers.ledger.test_ledger_rules import JOB
+from tests.unit.controllers.stage import JOB
 from webhook.assembly import ReconcilerParts
 from webhook.controllers.loop.reconciler import OVERDUE_SECONDS
 from webhook.kube.api import MERGE_PATCH
