@@ -1,6 +1,6 @@
 """The decision path without a web server: body in, HTTP status and body out.
 
-``server.app`` puts it on a socket; the simulation calls it directly. Decisions are synchronous and made from memory;
+``server.http.app`` puts it on a socket; the simulation calls it directly. Decisions are synchronous and made from memory;
 only three things are ever waited for, each bounded: a ledger as new as the object says, the replica that owns a
 namespace, and the settling time after replicas changed.
 """

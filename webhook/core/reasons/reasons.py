@@ -1,4 +1,4 @@
-"""Why a gang waits or an object is refused: one typed reason, rendered the same way everywhere.
+"""Why a gang waits or an object is refused: one typed reason, whose text is made here or from its parts.
 
 The same object stands behind the event, the read API's conditions, ``tutti explain`` and the metric label.
 """

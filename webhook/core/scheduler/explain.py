@@ -414,11 +414,11 @@ def _with_booked_nodes(state: State, uid: str, why: Reason) -> Reason:
 
 
 def _keeps_any(nodes: Capacity, booked: Claim) -> bool:
-    return any(nodes.withheld(vertex) for each in booked.planned.pod_sets for vertex in each.places)
+    return any(nodes.withheld(node) for each in booked.planned.pod_sets for node in each.places)
 
 
 def _nodes_of(booked: Claim) -> str:
-    found = sorted({vertex for each in booked.planned.pod_sets for vertex in each.places})
+    found = sorted({node for each in booked.planned.pod_sets for node in each.places})
     more = f" and {counted(len(found) - NODES_SHOWN, 'more node')}" if len(found) > NODES_SHOWN else ""
     return ", ".join(found[:NODES_SHOWN]) + more
 
