@@ -41,8 +41,6 @@ class ShutKinds:
         self._held: dict[str, Reservation] = {}
         self._found: asyncio.Future[str] | None = None
         self._sought = ""
-        self._queues_held = False
-        """Until the story is over: what waits of the kind that stays refused would have started before anybody knew."""
         self.met: list[str] = []
         """Where a gang was of each kind that was refused."""
 
@@ -52,17 +50,13 @@ class ShutKinds:
             self._cluster.server.store.subscribe(self._stored)
         for turn in range(times):
             await asyncio.sleep(self._rng.uniform(0, 2 * seconds / times))
-            stays = last_stays and turn == times - 1
-            moment = MOMENTS[0] if stays else MOMENTS[turn % len(MOMENTS)]
+            moment = MOMENTS[turn % len(MOMENTS)]
             # It lasts as long as all do: where that is longer than the story, nothing else would be met.
             kept_waiting = moment == "waiting" and self._known_after < seconds
             if kept_waiting:
                 # Or it would have started before anybody knew.
                 await self._stop_queues("Hold")
                 await asyncio.sleep(self._known_after - NOTICED_SECONDS)
-            elif stays:
-                await self._stop_queues("Hold")
-                self._queues_held = True
             kind = await self._of_which_one_is(moment, seconds / 2)
             self._since[kind] = asyncio.get_running_loop().time()
             self._cluster.router.shut_off(RESOURCES[kind], self._rng.choice((403, 500)))
@@ -71,7 +65,7 @@ class ShutKinds:
                 # From now on nothing else keeps it waiting.
                 await self._stop_queues("None")
                 await asyncio.sleep(ROOM_SECONDS)
-            if stays:
+            if last_stays and turn == times - 1:
                 return
             await asyncio.sleep(self._rng.uniform(0.5, 2 * self._known_after))
             self._answer(kind)
@@ -84,10 +78,6 @@ class ShutKinds:
 
     async def answer_again(self) -> None:
         """Let all that is left go on alone for some minutes, and answer then."""
-        if self._queues_held:
-            # From now on nothing else keeps it waiting.
-            await asyncio.sleep(self._known_after)
-            await self._stop_queues("None")
         if self._since:
             await asyncio.sleep(ALONE_SECONDS)
         for kind in list(self._since):
