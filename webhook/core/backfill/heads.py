@@ -1,5 +1,6 @@
 """The heads of Backfill queues: which there are now, in which plan they stand together, and which of them wait
-for quota. A head has room booked (``backfill``) only while it waits for quota and nothing else.
+for quota. A head has room booked (``backfill``) only while it waits for quota and nothing else: one that a fence or the
+nodes hold up would keep everybody out from now on, for as long as that takes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.pending.pending_queues import PendingQueues
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.fences import Fences
 from webhook.core.reasons.wake_keys import BeforeHeads
 
@@ -48,7 +50,8 @@ class Heads:
         known = self._known.get(scope)
         if known is not None and known[0] == version:
             return known[1]
-        first = [head for queue in queues if queue.closed is None and (head := queue.head()) is not None]
+        heads = [head for queue in queues if queue.closed is None and (head := queue.head()) is not None]
+        first = [head for head in heads if not _lacks_nodes(head)]
         fenced = [head for head in first if fences.bind(head.sample.namespace)]
         self._known.pop(scope, None)
         if not fenced:
@@ -74,7 +77,13 @@ class Heads:
 def waits_for_quota(queue: PendingQueue, fences: Fences) -> EquivalenceClass | None:
     """Return the head of a queue if it waits for quota and nothing else."""
     head = None if queue.closed is not None else queue.head()
-    return head if head is None or _passes_fences(head, fences) else None
+    if head is None or _lacks_nodes(head):
+        return None
+    return head if _passes_fences(head, fences) else None
+
+
+def _lacks_nodes(eclass: EquivalenceClass) -> bool:
+    return isinstance(eclass.barrier, Misplaced)
 
 
 def _passes_fences(eclass: EquivalenceClass, fences: Fences) -> bool:

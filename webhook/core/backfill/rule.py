@@ -17,7 +17,8 @@ A gang that grows to full size intervenes as an owner only. Age gives no right b
 
 So the earliest start that a head had once it was the head only ever moves earlier while limits are enforced, nobody
 intervenes and no policy changes; and nobody starves. It holds for heads that wait for quota and have a bounded start:
-one that a fence holds up is not booked, and takes what is left when the fence gives; one whose start depends on gangs
+one that a fence or the nodes hold up is not booked, and takes what is left when these give (``scheduler.booked_nodes``
+keeps nodes for it), and one that the nodes never hold is no head; one whose start depends on gangs
 without a limit keeps its queue's own quota instead. Under fair sharing shares decide between queues, and a head is
 protected in its own queue only. A new leader goes on with what is booked, as of the last write of the ledger.
 """

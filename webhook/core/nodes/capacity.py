@@ -68,6 +68,8 @@ class Capacity:
         """How many more new ones may be looked at in this round."""
         self.changes = Changes()
         """Of nodes."""
+        self.generation = 0
+        """Grows when a node comes or goes, or is said to be another than it was."""
         self._eligible: dict[Shape, Eligible] = {}
         self._held: dict[str, dict[str, Amounts]] = {}
         """Gang to what it holds, by node, for those that were asked about and have not changed since."""
@@ -94,6 +96,7 @@ class Capacity:
         if before == node:
             return
         self._eligible = {}
+        self.generation += 1
         if before is not None and before.capacity != node.capacity:
             self._largest = None
         elif before is None and self._largest is not None:
@@ -110,6 +113,7 @@ class Capacity:
         before = self.nodes.pop(name, None)
         if before is not None:
             self._largest, self._populated, self._domains, self._eligible = None, {}, {}, {}
+            self.generation += 1
             self._columns.drop(name)
             self._add(name, before.capacity, -1)
 

@@ -14,6 +14,8 @@ from webhook.core.model.policy import PreemptionPolicy
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.pending.wake_index import BottleneckOrder, Need
+from webhook.core.placement.beyond import beyond
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 from webhook.core.reasons.barriers import BehindHead
 from webhook.core.reasons.reasons import Code
@@ -23,9 +25,9 @@ from webhook.core.scheduler.state import State
 
 def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
     """Set a blocked class aside until something that is in its way changes."""
-    eclass.barrier = decision.barrier
+    lacked_nodes, eclass.barrier = isinstance(eclass.barrier, Misplaced), decision.barrier
     short, vertex = short_of(state, eclass, decision), eclass.queue.vertex
-    eclass.hopeless = not short and decision.barrier is None
+    eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or (not short and decision.barrier is None)
     behind_head = decision.barrier if isinstance(decision.barrier, BehindHead) else None
     fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
@@ -54,8 +56,18 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         _mark_in_tree(state, eclass, decision, keys, wake_on)
         return
     state.pending.mark_unschedulable(eclass, wake_on)
-    if eclass.hopeless:
+    if eclass.hopeless or (eclass.queue.backfills and lacked_nodes != isinstance(decision.barrier, Misplaced)):
         state.pending.head_changed(eclass.queue)
+
+
+def _is_beyond_nodes(state: State, eclass: EquivalenceClass, decision: Decision) -> bool:
+    """Return whether a gang of a Backfill queue has quota, and the nodes never hold it: it is in nobody's way then."""
+    found, nodes = decision.misplaced, state.nodes
+    if found is None or nodes is None or found.postponed or found.unread or not eclass.queue.backfills:
+        return False
+    if decision.assignment.mode is not Mode.FIT or eclass.shifting or eclass.elastic:
+        return False
+    return nodes.eligible(found.asked.shape).no_such_node or beyond(nodes, found) is not None
 
 
 def short_of(state: State, eclass: EquivalenceClass, decision: Decision) -> dict[FlavorResource, None]:

@@ -72,6 +72,8 @@ class State:
     start a gang once more than this one would."""
     nodes: Capacity | None = None
     """What is free on which node; None while the nodes are not known."""
+    nodes_seen: int = 0
+    """Of these, as of when those were last woken who fitted none (``Capacity.generation``)."""
     now: float = 0.0
     """Unix time of the last cycle, or of a follower's last look."""
     out_of_reach: frozenset[str] = frozenset()
@@ -375,10 +377,12 @@ class State:
     def wake_nodes(self) -> None:
         """Have those decided about again who fitted no nodes, but for those who fit none still."""
         nodes = self.nodes
+        others = nodes is not None and nodes.generation != self.nodes_seen
+        self.nodes_seen = 0 if nodes is None else nodes.generation
 
         def still_short(eclass: EquivalenceClass) -> bool:
             asked = eclass.short_of
-            if eclass.order and eclass.head.uid in self.booked:
+            if (eclass.order and eclass.head.uid in self.booked) or (others and eclass.hopeless):
                 return False
             if nodes is None or asked is None or not nodes.has_nodes(dict(asked.shape.selector)):
                 return False

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.scheduler.test_nodes import admitted, engine
-from tests.unit.core.worlds import gang, queue
+from tests.unit.core.worlds import cohort, gang, queue
 from webhook.core.model.policy import Strategy
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import NodeRecord
@@ -272,3 +272,39 @@ def test_the_last_that_it_awaits_never_becomes_a_later_one_and_nobody_starts_on_
     # Whoever could start at all has started and ended.
     assert not made.state.booked
     assert there.free == {node.name: dict(node.capacity) for node in there.nodes.values()}
+
+
+def backfill(*more: object) -> tuple[Engine, Capacity]:
+    """A Backfill queue ``q``, and another beside it in its cohort; two nodes of four."""
+    queues = (queue("q", 8, strategy=Strategy.BACKFILL, cohort="c"), queue("r", 8, cohort="c"))
+    return engine(*queues, *more, nodes={"a": 4, "b": 4})
+
+
+def test_who_is_larger_than_all_nodes_is_not_the_head_of_a_backfill_queue_until_there_are_more_nodes() -> None:
+    made, there = backfill()
+    made.submit(gang("giant", "q", cpu=4, pods=3, max_run_seconds=50), 0.0)
+    assert admitted(made) == []
+    made.submit(gang("endless", "q", cpu=4, created=1.0), 1.0)
+    made.submit(gang("other", "r", cpu=4, created=2.0, max_run_seconds=90), 2.0)
+    assert admitted(made, 2.0) == ["endless", "other"]
+    made.release("endless")
+    there.put_node(NodeRecord("c", {"cpu": 4000}))
+    made.wake_nodes()
+    made.submit(gang("late", "q", cpu=4, created=3.0), 3.0)
+    assert admitted(made, 3.0) == [], "three nodes hold it now, so that it is passed by nobody without a limit"
+    made.release("other")
+    assert admitted(made, 4.0) == ["giant"]
+
+
+def test_the_head_of_a_backfill_queue_that_lacks_nodes_holds_up_nobody_who_finds_others() -> None:
+    made, there = backfill(cohort("c", None, 24))
+    there.put_node(NodeRecord("small", {"cpu": 2000}))
+    there.bind("foreign", Bound("a", {"cpu": 4000}))
+    made.submit(gang("wide", "q", cpu=4, pods=2, max_run_seconds=50), 0.0)
+    assert admitted(made) == []
+    made.submit(gang("near", "q", created=1.0, max_run_seconds=500), 1.0)
+    made.submit(gang("far", "r", created=2.0), 2.0)
+    assert admitted(made, 2.0) == ["near", "far"]
+    there.unbind("foreign")
+    made.wake_nodes()
+    assert admitted(made, 3.0) == ["wide"]
