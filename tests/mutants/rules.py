@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants.fleet_rules import FLEET_MUTANTS
 from tests.mutants.mutant import UNIT, Mutant
+from tests.mutants.node_rules import NODE_MUTANTS
 
 KEEPER: Final = "webhook/controllers/ledger/keeper.py"
 RECONCILER: Final = "webhook/controllers/loop/reconciler.py"
@@ -27,8 +28,6 @@ LEADERSHIP: Final = "webhook/controllers/loop/leadership.py"
 TERMS_TESTS: Final = f"{UNIT}/controllers/ledger/test_terms.py"
 WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
 
-OCCUPANCY: Final = "webhook/cluster/nodes/occupancy.py"
-OCCUPANCY_TESTS: Final = f"{UNIT}/cluster/nodes"
 
 START_BEFORE_THE_LEDGER: Final = """\
         for early in [job for job in batch.starts if job.uid in batch.put]:
@@ -398,118 +397,6 @@ MUTANTS: Final = (
         RULES_TESTS,
     ),
     Mutant(
-        "N",
-        "a pod that is being deleted counts on its node",
-        OCCUPANCY,
-        "        if not pod.node or pod.terminal:\n",
-        "        if not pod.node or pod.terminal or pod.terminating:\n",
-        OCCUPANCY_TESTS,
-    ),
-    Mutant(
-        "N",
-        "what one start is given on nodes no other is given beside it",
-        "webhook/core/nodes/capacity.py",
-        "        self._add_all(gang, allotment, -1)\n",
-        "",
-        f"{UNIT}/core/nodes {UNIT}/core/placement {UNIT}/core/scheduler/test_nodes.py",
-    ),
-    Mutant(
-        "N",
-        "room on nodes is kept for who has others stopped",
-        "webhook/core/scheduler/cycle.py",
-        "        claims.keep_places(state, gang.uid, decision.places)\n",
-        "",
-        f"{UNIT}/core/scheduler/test_claims_on_nodes.py",
-    ),
-    Mutant(
-        "N",
-        "what is booked for who waits for nodes is kept from others",
-        "webhook/core/scheduler/booked_nodes.py",
-        "    nodes.claim(uid, claimed)\n",
-        "",
-        f"{UNIT}/core/scheduler/test_booked_nodes.py",
-    ),
-    Mutant(
-        "N",
-        "a head that lacks nodes keeps nobody from quota",
-        "webhook/core/backfill/heads.py",
-        "    return isinstance(eclass.barrier, Misplaced)\n",
-        "    return False\n",
-        f"{UNIT}/core/scheduler/test_booked_nodes.py",
-    ),
-    Mutant(
-        "N",
-        "who is larger than all nodes is in nobody's way",
-        "webhook/core/scheduler/queueing_hints.py",
-        "    eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or (not short and decision.barrier is None)\n",
-        "    eclass.hopeless = not short and decision.barrier is None\n",
-        f"{UNIT}/core/scheduler/test_booked_nodes.py",
-    ),
-    Mutant(
-        "N",
-        "who has to be in a HyperNode is held to its nodes",
-        "webhook/jobs/patches/pod.py",
-        "        *(_held_to(nodes, waiting.affinity) if nodes else ()),\n",
-        "",
-        f"{UNIT}/jobs/plain_pods",
-    ),
-    Mutant(
-        "N",
-        "what leaves for a claim is kept for it, whoever else is booked to end there",
-        "webhook/core/nodes/claimed.py",
-        "        return (self.whole,) if claimed.booked else (self.firm, self.whole)\n",
-        "        return (self.whole,)\n",
-        f"{UNIT}/core/nodes",
-    ),
-    Mutant(
-        "N",
-        "a running gang grows no further than the nodes hold",
-        "webhook/core/scheduler/growth.py",
-        "            and not isinstance(self.places(old, larger), Misplaced)\n",
-        "",
-        f"{UNIT}/core/scheduler/test_growth.py",
-    ),
-    Mutant(
-        "N",
-        "room on nodes is kept for pods by which a running gang grew",
-        "webhook/core/scheduler/state.py",
-        "        self.nodes.allot_more(reservation.uid, more)\n",
-        "",
-        f"{UNIT}/core/scheduler/test_growth.py",
-    ),
-    Mutant(
-        "N",
-        "room on nodes is kept for gangs that another leader admitted",
-        OCCUPANCY,
-        "        settling = _Settling(",
-        "        if known is None:\n            return _Settling(held, {})\n        settling = _Settling(",
-        "tests/simulation -k 'few and nodes'",
-    ),
-    Mutant(
-        "N",
-        "what the ledger keeps for a gang is given to nobody who has lost a node",
-        OCCUPANCY,
-        "            self._displace(gang, name, shape, pods)\n",
-        "            pass\n",
-        OCCUPANCY_TESTS,
-    ),
-    Mutant(
-        "N",
-        "what is placed again is written beside what is admitted",
-        "webhook/controllers/loop/reconciler.py",
-        "            self._gangs.write_moves(batch)\n",
-        "",
-        f"{UNIT}/controllers/loop/test_room_on_nodes.py",
-    ),
-    Mutant(
-        "N",
-        "pods of DaemonSets that a new node will get count before they come",
-        OCCUPANCY,
-        "        for node in self._expecting:\n",
-        "        for node in ():\n",
-        OCCUPANCY_TESTS,
-    ),
-    Mutant(
         "U",
         "a gang of a kind that cannot be read any more is given nothing",
         "webhook/cluster/waiting.py",
@@ -517,5 +404,6 @@ MUTANTS: Final = (
         "    unread = None\n",
         "tests/simulation -k 'calm and kinds and refused and later'",
     ),
+    *NODE_MUTANTS,
     *FLEET_MUTANTS,
 )

@@ -296,15 +296,31 @@ def test_who_is_larger_than_all_nodes_is_not_the_head_of_a_backfill_queue_until_
     assert admitted(made, 4.0) == ["giant"]
 
 
-def test_the_head_of_a_backfill_queue_that_lacks_nodes_holds_up_nobody_who_finds_others() -> None:
+def test_the_head_of_a_backfill_queue_that_lacks_nodes_keeps_its_quota_from_nobody_who_finds_others() -> None:
+    queues = (queue("q", 8, strategy=Strategy.BACKFILL, cohort="c"), queue("r", 0, cohort="c"))
+    made, there = engine(*queues, nodes={"a": 4, "b": 4, "small": 2})
+    there.bind("foreign", Bound("a", {"cpu": 4000}))
+    made.submit(gang("wide", "q", cpu=4, pods=2, max_run_seconds=50), 0.0)
+    assert admitted(made) == []
+    made.submit(gang("own", "q", created=1.0, max_run_seconds=500), 1.0)
+    made.submit(gang("other", "r", created=2.0), 2.0)
+    assert admitted(made, 2.0) == ["other"], "in its own queue nobody passes it who takes its quota"
+    there.unbind("foreign")
+    made.wake_nodes()
+    assert admitted(made, 3.0) == [], "now it lacks quota"
+    made.release("other")
+    assert admitted(made, 4.0) == ["wide"]
+
+
+def test_who_needs_neither_the_quota_nor_the_nodes_of_a_backfill_head_passes_it() -> None:
     made, there = backfill(cohort("c", None, 24))
     there.put_node(NodeRecord("small", {"cpu": 2000}))
     there.bind("foreign", Bound("a", {"cpu": 4000}))
     made.submit(gang("wide", "q", cpu=4, pods=2, max_run_seconds=50), 0.0)
     assert admitted(made) == []
-    made.submit(gang("near", "q", created=1.0, max_run_seconds=500), 1.0)
-    made.submit(gang("far", "r", created=2.0), 2.0)
-    assert admitted(made, 2.0) == ["near", "far"]
+    made.submit(gang("own", "q", created=1.0, max_run_seconds=500), 1.0)
+    made.submit(gang("other", "r", created=2.0), 2.0)
+    assert admitted(made, 2.0) == ["own", "other"]
     there.unbind("foreign")
     made.wake_nodes()
     assert admitted(made, 3.0) == ["wide"]
