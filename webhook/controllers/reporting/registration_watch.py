@@ -146,7 +146,8 @@ class RegistrationWatch:
     def _missed(self, kind: str, states: int) -> None:
         metrics.REGISTRATION_LAPSES.inc()
         log.warning("registrations.not_seen", kind=kind, states=states)
-        self._note(f"{counted(states, 'state')} of {kind} {NAME} came and went while it could not be watched; {_LOOK}")
+        unseen = counted(states, "version")
+        self._note(f"{unseen} of {kind} {NAME} came and went while it could not be watched; {_LOOK}")
 
     def _tell(self, kind: str) -> None:
         found = self._faults[kind]
