@@ -352,6 +352,9 @@ def regrouped() -> str:
     )
 
 
+POD_SET: Final = f"{{}}.metadata.?labels[?'{names.POD_SET_LABEL}']"
+
+
 def pod_entries() -> list[dict[str, Any]]:
     """Gang pods everywhere, loose pods where a fence holds reservations."""
     gang, loose = (
@@ -373,11 +376,15 @@ def pod_entries() -> list[dict[str, Any]]:
         entry(
             "marked-pods",
             "/validate/pods",
-            [rule("", ["pods"], ["CREATE"])],
-            namespaceSelector=selector(labelled(names.FENCED_NAMESPACE, "DoesNotExist")),
+            [rule("", ["pods"], ["CREATE", "UPDATE"])],
+            namespaceSelector=selector(),
             objectSelector={
                 "matchExpressions": [labelled(names.POD_SET_LABEL), labelled(names.GANG_LABEL, "DoesNotExist")]
             },
+            matchConditions=condition(
+                "created-or-marked",
+                f"request.operation == 'CREATE' || {POD_SET.format('object')} != {POD_SET.format('oldObject')}",
+            ),
         ),
         entry(
             "loose-pods",

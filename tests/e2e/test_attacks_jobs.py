@@ -90,6 +90,9 @@ def test_what_cannot_wait_does_not_bear_a_gangs_label(owner: Kubectl, admin: Kub
         owner, {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "squat"}, "spec": cron}
     )
     assert OURS in refused_create(owner, pod("squat", pod_template(labels={"tutti.dev/pod-set": "main"})))
+    owner.create(pod("squat", pod_template(gpus=0)))
+    for key, value in squatting.items():
+        assert OURS in owner.refused("label", "pod", "squat", f"{key}={value}")
 
 
 # -- another controller's, then ours
