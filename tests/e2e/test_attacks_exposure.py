@@ -18,6 +18,7 @@ from tests.e2e.controlplane.pki import Authority
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.objects import job, jobset, pod_template, pytorchjob
 from tests.e2e.queues import QUEUE, give_queue, reservations
+from tests.e2e.raw import send
 from tests.e2e.test_metrics import value
 from webhook.controllers.reporting.registration_watch import REASON
 from webhook.core.notation import names
@@ -165,15 +166,15 @@ def test_a_stolen_token_changes_no_more_by_apply_by_subresources_or_by_collectio
         thief.refused("delete", kind, "--all")
         thief.refused("patch", kind, "waits", "--type=json", f"--patch={image(kind)}", "--dry-run=server")
         assert admin.get(kind, "waits")["spec"] == stored["spec"]
-    done = '--patch={"status":{"succeeded":1,"conditions":[{"type":"Complete","status":"True"}]}}'
-    assert "take out its start time" in thief.refused(
-        "patch", "job", "waits", "--subresource=status", "--type=merge", done
-    )
+    said = {"status": {"active": 1}}
+    path = f"/apis/batch/v1/namespaces/{thief.namespace}/jobs/waits/status"
+    _, told = send(thief, "PATCH", path, json.dumps(said).encode(), kind="application/merge-patch+json")
+    assert b"take out its start time" in told, told
     owner.create(job("runs", 1, pod_template(), QUEUE))
     wait_until(lambda: len(owner.pods(phase="Running")) == 1, what="a gang runs")
     name = owner.pods()[0]["metadata"]["name"]
-    told = thief.refused("patch", "pod", name, "--type=json", '--patch=[{"op":"remove","path":"/metadata/labels"}]')
-    assert "does not wait behind its gate" in told
+    bare = '--patch=[{"op":"remove","path":"/metadata/labels"}]'
+    assert "does not wait behind its gate" in thief.refused("patch", "pod", name, "--type=json", bare)
     for verb in (
         ("debug", name, "--image=evil:1", "--quiet"),
         ("create", "token", "tutti-webhook", "-n", NAMESPACE),
