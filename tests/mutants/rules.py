@@ -204,6 +204,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "2",
+        "what a controller does not stop is stopped by us",
+        RECONCILER,
+        "        overdue = voided and now - record.written_at >= OVERDUE_SECONDS\n",
+        "        overdue = False\n",
+        f"{UNIT}/controllers/gangs/test_failing_controllers.py",
+    ),
+    Mutant(
+        "2",
         "the room that others were stopped for is kept when another leads",
         RECONCILER,
         "        self.engine.restore_claims(self._keeper.ledger.claims)\n",
