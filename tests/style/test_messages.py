@@ -173,7 +173,7 @@ def may_be_one(value: ast.expr) -> bool:
     match value:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return not (name.isupper() or name in NO_NUMBERS)
-        case ast.Call(func=ast.Name(id="counted" | "does")):
+        case ast.Call(func=ast.Name(id="counted" | "does" | "some")):
             return False
     return True
 

@@ -1,7 +1,7 @@
 """The decision path without a web server: body in, HTTP status and body out.
 
-``server.http.app`` puts it on a socket; the simulation calls it directly. Decisions are synchronous and made from memory;
-only three things are ever waited for, each bounded: a ledger as new as the object says, the replica that owns a
+``server.http.app`` puts it on a socket; the simulation calls it directly. Decisions are synchronous and made from
+memory; only three things are ever waited for, each bounded: a ledger as new as the object says, the replica that owns a
 namespace, and the settling time after replicas changed.
 """
 
