@@ -118,7 +118,7 @@ async def test_a_replica_is_ready_once_it_has_read_which_others_there_are(known:
 @pytest.mark.virtual_time
 async def test_a_replica_joins_and_settles_with_the_first_review_that_another_passes_to_it() -> None:
     """From then on there are namespaces that nobody else decides for."""
-    mine = Ownership("a", settle_seconds=0.5, started_seconds=0.0, joining=True)
+    mine = Ownership("a", started_seconds=0.0, joining=True)
     forwarder = Silent(mine, dict)
     forwarder.hop.renew(b"serving key")
     mine.set_live({"b"}, 1.0)

@@ -62,7 +62,7 @@ def test_a_new_owner_waits_until_the_old_ones_grants_have_been_seen(
     lives: list[set[str]], namespace: str, pace: float
 ) -> None:
     """At any moment, whoever decides without waiting has been the owner for the whole settling time."""
-    mine, now = Ownership("a", settle_seconds=0.5), 0.0
+    mine, now = Ownership("a"), 0.0
     history: list[tuple[float, bool]] = [(float("-inf"), True)]
     for live in lives:
         now += pace
@@ -79,13 +79,13 @@ def _regained(history: list[tuple[float, bool]], since: float) -> float:
 
 
 def test_a_replica_that_has_just_started_waits_too() -> None:
-    mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0)
+    mine = Ownership("a", started_seconds=100.0)
     assert mine.unsettled_seconds("team-a", 100.1) == pytest.approx(0.4)
     assert mine.unsettled_seconds("team-a", 100.6) == 0
 
 
 def test_a_replica_that_joins_settles_from_when_the_others_pass_reviews_to_it() -> None:
-    mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0, joining=True)
+    mine = Ownership("a", started_seconds=100.0, joining=True)
     mine.set_live({"b", "c"}, 101.0)
     assert mine.live == {"a", "b", "c"}
     namespaces = [f"team-{number}" for number in range(30)]
@@ -100,7 +100,7 @@ def test_a_replica_that_joins_settles_from_when_the_others_pass_reviews_to_it() 
 
 
 def test_a_replica_to_which_nobody_passes_anything_joins_once_the_others_must_know_of_it() -> None:
-    mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0, joining=True)
+    mine = Ownership("a", started_seconds=100.0, joining=True)
     mine.set_live({"b"}, 101.0)
     for now in (103.0, 104.0, 105.0):
         mine.listed(now)
@@ -110,7 +110,7 @@ def test_a_replica_to_which_nobody_passes_anything_joins_once_the_others_must_kn
 
 
 def test_a_replica_that_joins_and_finds_nobody_decides_itself() -> None:
-    mine = Ownership("a", settle_seconds=0.5, started_seconds=100.0, joining=True)
+    mine = Ownership("a", started_seconds=100.0, joining=True)
     assert mine.owner("team-a") == "a"
     assert mine.unsettled_seconds("team-a", 100.1) == pytest.approx(0.4)
     mine.set_live({"b"}, 101.0)
