@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.conftest import Team
 from tests.e2e.controlplane.install import Installation
-from tests.e2e.controlplane.process import Component
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import job, pod_template
@@ -21,86 +20,49 @@ from tests.e2e.queues import QUEUE, reservations
 SECONDS: Final = 60
 """For what takes a node controller, the scheduler, the Job controller and Tutti one after another."""
 TAINT: Final = "example.com/repair"
-NOT_READY: Final = "node.kubernetes.io/not-ready"
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """Where nodes are."""
-
-    admin: Kubectl
-    kubelets: Component
-    """They play the kubelets of all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
     """What befalls a node, what undoes it, and what is said of it where it counts for nobody."""
 
-    go: Callable[[Ground, str], object]
-    back: Callable[[Ground, str], object]
+    go: Callable[[Kubectl, str], object]
+    back: Callable[[Kubectl, str], object]
     counted: str
 
 
-def deleted(ground: Ground, node: str) -> None:
+def deleted(admin: Kubectl, node: str) -> None:
     """Delete a node."""
-    ground.admin("delete", "node", node, "--wait=false")
+    admin("delete", "node", node, "--wait=false")
 
 
-def made_again(ground: Ground, node: str) -> None:
+def made_again(admin: Kubectl, node: str) -> None:
     """Make a node that was deleted."""
-    ground.admin.apply(own_node(ground.admin, node, {}))
+    admin.apply(own_node(admin, node, {}))
 
 
-def unready(ground: Ground, node: str) -> None:
-    """Let a node's kubelet report that it is not ready, and nothing more, until the node controller has seen it."""
-    ground.kubelets.send(signal.SIGSTOP)
-    report = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "container runtime is down"}
-
-    def is_seen() -> bool:
-        # A report that was on its way says otherwise once more.
-        ground.admin.patch("node", node, {"status": {"conditions": [report]}}, "--subresource=status")
-        return any(taint["key"] == NOT_READY for taint in ground.admin.get("node", node)["spec"].get("taints", ()))
-
-    wait_until(is_seen, SECONDS, "the node controller has tainted it", poll_seconds=1)
-
-
-def ready(ground: Ground, node: str) -> None:
-    """Let the kubelets work again."""
-    ground.kubelets.send(signal.SIGCONT)
-
-
-def tainted(ground: Ground, node: str) -> None:
+def tainted(admin: Kubectl, node: str) -> None:
     """Taint a node for pods that are still to come."""
-    ground.admin("taint", "node", node, f"{TAINT}=now:NoSchedule")
+    admin("taint", "node", node, f"{TAINT}=now:NoSchedule")
 
 
-def untainted(ground: Ground, node: str) -> None:
+def untainted(admin: Kubectl, node: str) -> None:
     """Take the taint off."""
-    ground.admin("taint", "node", node, f"{TAINT}-")
+    admin("taint", "node", node, f"{TAINT}-")
 
 
 FATES: Final = {
     "deleted": Fate(
         deleted, made_again, "the nodes that could take them (1) hold 1 when nothing else runs there, 1 too few"
     ),
-    "not ready": Fate(unready, ready, " not ready"),
     "tainted": Fate(tainted, untainted, f"1 with taint {TAINT}"),
 }
 
 
-@pytest.fixture
-def ground(breakable: Installation, team: Team) -> Iterator[Ground]:
-    """The cluster's nodes, whose kubelets work afterwards."""
-    found = Ground(team.admin, breakable.cluster.components["kwok"])
-    yield found
-    found.kubelets.send(signal.SIGCONT)
-
-
 @contextmanager
-def without_scheduler(breakable: Installation) -> Iterator[None]:
-    """Freeze the scheduler: nobody binds pods."""
-    frozen = breakable.cluster.components["kube-scheduler"]
+def without(breakable: Installation, component: str) -> Iterator[None]:
+    """Freeze a component of the cluster."""
+    frozen = breakable.cluster.components[component]
     frozen.send(signal.SIGSTOP)
     try:
         yield
@@ -130,64 +92,56 @@ def last(owner: Kubectl, reason: str, part: str) -> str:
 
 @pytest.mark.parametrize("fate", FATES.values(), ids=FATES)
 def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_starts_when_there_is_one_again(
-    breakable: Installation, team: Team, nodes: list[str], ground: Ground, fate: Fate
+    breakable: Installation, team: Team, nodes: list[str], fate: Fate
 ) -> None:
     admin, owner = team.admin, team.owner
-    with without_scheduler(breakable):
+    with without(breakable, "kube-scheduler"):
         owner.apply(job("train", 2, pod_template(8), QUEUE))
         wait_until(lambda: len(owner.pods()) == 2, SECONDS, "its pods are made and nobody binds them")
         assert not any("nodeName" in pod["spec"] for pod in owner.pods())
         assert "2 exist of 2 pods; not all of them run yet" in wait_until(partial(ready_condition, owner), SECONDS)
-        fate.go(ground, nodes[1])
-    bound = partial(_bound, owner)
-    wait_until(lambda: len(bound()) == 1, SECONDS, "one has the node that is left")
+        fate.go(admin, nodes[1])
+    wait_until(lambda: len(owner.pods(phase="Running")) == 1, SECONDS, "one has the node that is left")
     starting = wait_until(lambda: "found no node" in (said := ready_condition(owner)) and said, SECONDS, "it says why")
     assert starting.startswith("WaitForStart: 2 exist of 2 pods; not all of them run yet; 1 found no node: 0/")
     assert "it is stopped at 20" in starting
     assert "unless 2 of its pods run by then" in starting
     stopped = wait_until(lambda: last(owner, "Evicted", "NoNodeLeft"), SECONDS, "it is stopped as a whole")
     assert "1 of its pods no longer fits any node: others took the room, or nodes are gone; 1 found no node" in stopped
-    wait_until(lambda: owner.pods() == [], SECONDS, "no pod of it is to hold the node that is left")
-    for gone in owner.items("pods"):
-        # Where kubelets do not answer nobody else says that it is gone.
-        owner("delete", "pod", "--force", "--grace-period=0", "--ignore-not-found", gone["metadata"]["name"])
+    wait_until(lambda: owner.pods() == [], SECONDS, "no pod of it holds the node that is left")
     why = wait_until(lambda: last(owner, "Queued", "NodesDoNotFit"), SECONDS, "it waits, and says for what")
     assert "asks 2 pods of 100m cpu, 8 nvidia.com/gpu" in why
     assert fate.counted in why
     wait_until(lambda: not reservations(admin), SECONDS, "it holds nothing meanwhile")
-    fate.back(ground, nodes[1])
+    fate.back(admin, nodes[1])
     wait_until(lambda: running(owner, "train") == 2, SECONDS, "both nodes are there, and so is it")
 
 
-@pytest.mark.parametrize("fate", [FATES["not ready"], FATES["tainted"]], ids=["not ready", "tainted"])
-def test_a_gang_that_runs_is_left_alone_by_what_is_only_for_pods_to_come(
-    team: Team, nodes: list[str], ground: Ground, fate: Fate
-) -> None:
-    """Kubernetes gives pods of a node that is not ready five minutes."""
-    admin, owner = team.admin, team.owner
+def test_a_gang_that_runs_is_left_alone_by_a_taint_for_pods_to_come(team: Team, nodes: list[str]) -> None:
+    admin, owner, fate = team.admin, team.owner, FATES["tainted"]
     owner.apply(job("train", 2, pod_template(8), QUEUE))
     wait_until(lambda: running(owner, "train") == 2, SECONDS, "it runs")
     before = [pod["metadata"]["uid"] for pod in owner.pods()]
-    fate.go(ground, nodes[1])
+    fate.go(admin, nodes[1])
     owner.apply(job("next", 1, pod_template(8), QUEUE))
     stays(lambda: [pod["metadata"]["uid"] for pod in owner.pods("job-name=train")] == before, 5, "it runs on")
     assert told(owner, "train", "Evicted") == []
     assert "train" in reservations(admin)
-    fate.back(ground, nodes[1])
+    fate.back(admin, nodes[1])
     owner.delete("job", "train")
     wait_until(lambda: running(owner, "next") == 1, SECONDS, "who waited has a node when it has gone")
 
 
 @pytest.mark.parametrize("how", ["deleted", "tainted for those that run too"])
 def test_a_gang_that_loses_a_node_while_it_runs_keeps_its_place_there_for_a_while_and_says_what_it_lacks(
-    team: Team, nodes: list[str], ground: Ground, how: str
+    team: Team, nodes: list[str], how: str
 ) -> None:
     admin, owner = team.admin, team.owner
     owner.apply(job("train", 2, pod_template(8), QUEUE, backoffLimit=20))
     wait_until(lambda: running(owner, "train") == 2, SECONDS, "it runs")
     (lost,) = (pod for pod in owner.pods() if pod["spec"]["nodeName"] == nodes[1])
     if how == "deleted":
-        deleted(ground, nodes[1])
+        deleted(admin, nodes[1])
         owner("delete", "pod", "--force", "--grace-period=0", lost["metadata"]["name"])
     else:
         admin("taint", "node", nodes[1], f"{TAINT}=now:NoExecute")
@@ -199,9 +153,9 @@ def test_a_gang_that_loses_a_node_while_it_runs_keeps_its_place_there_for_a_whil
     wait_until(lambda: told(owner, "next", "Queued"), SECONDS, "who comes later waits")
     assert owner.pods("job-name=next") == []
     if how == "deleted":
-        made_again(ground, nodes[1])
+        made_again(admin, nodes[1])
     else:
-        untainted(ground, nodes[1])
+        untainted(admin, nodes[1])
     wait_until(lambda: running(owner, "train") == 2, SECONDS, "it is whole again, on the node that came back")
     assert told(owner, "train", "Evicted") == []
 
@@ -209,7 +163,3 @@ def test_a_gang_that_loses_a_node_while_it_runs_keeps_its_place_there_for_a_whil
 def _lacks(owner: Kubectl) -> str:
     said = ready_condition(owner)
     return said if "found no node" in said else ""
-
-
-def _bound(owner: Kubectl) -> list[str]:
-    return [pod["metadata"]["name"] for pod in owner.pods() if "nodeName" in pod["spec"]]
