@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 
 from webhook.core.nodes.shape import Shape
 
-Places = Mapping[str, int]
-"""Node to pods."""
-
 
 @dataclass(slots=True)
 class Allotment:
