@@ -189,8 +189,12 @@ class Engine:
         stopped = drain(state)
         if not admit:
             return Plan(stopped=stopped)
-        plan = Cycle(state, now, epoch, most, looks).run()
+        plan = self._decide(now, epoch, most, looks)
         return Plan(plan.admitted, plan.grown, plan.preempted, stopped)
+
+    def _decide(self, now: float, epoch: int, most: int | None, looks: int | None) -> Plan:
+        """Return what to admit, grow and preempt; a dry run by Kueue's rule of one head a queue decides otherwise."""
+        return Cycle(self.state, now, epoch, most, looks).run()
 
     def follow(self, now: float, fences: Fences, claims: Mapping[str, Claim]) -> None:
         """Let questions be answered as of ``now`` while another process decides; ``claims`` are those of its ledger.
