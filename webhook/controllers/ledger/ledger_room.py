@@ -149,8 +149,7 @@ class LedgerRoom:
 
     def reason(self, uid: str) -> Reason | None:
         """Return why a gang is set aside, or one that runs may not grow; None when it is not."""
-        ledger = self._keeper.ledger
-        if uid in self._stay and ledger is not None and uid in ledger.entries:
+        if uid in self._stay and self._runs(uid):
             return Reason(
                 Code.ENTRY_TOO_LARGE,
                 f"with them its reservation would take {self._stay[uid][0]} bytes of the ledger, where one job takes "
@@ -176,6 +175,9 @@ class LedgerRoom:
             f"where one may have {SHARE} times what is left",
             help="it waits until other gangs end; smaller ones, and those of other namespaces, may pass",
         )
+
+    def _runs(self, uid: str) -> bool:
+        return self._keeper.ledger is not None and uid in self._keeper.ledger.entries
 
     def _take_back(self, gang: str) -> list[str]:
         uids = list(self._set_aside.pop(gang).asked)
