@@ -85,6 +85,22 @@ POLICY: Final = (
         "vq",
         {"spec": {"weight": 1, "capability": {"cpu": 4}, "parent": "root"}},
     ),
+    _of(
+        "topology.volcano.sh/v1alpha1",
+        "HyperNode",
+        "s0",
+        {
+            "spec": {
+                "tier": 1,
+                "tierName": "rack",
+                "members": [
+                    {"type": "Node", "selector": {"regexMatch": {"pattern": "^(gpu-[0-9]+)+$"}}},
+                    {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r"}}}},
+                    {"type": "HyperNode", "selector": {"exactMatch": {"name": "s1"}}},
+                ],
+            }
+        },
+    ),
 )
 PROPAGATION: Final = _of(
     "policy.karmada.io/v1alpha1",

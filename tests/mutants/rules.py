@@ -335,7 +335,7 @@ MUTANTS: Final = (
     Mutant(
         "7",
         "the watchdog is told of each renewal",
-        "webhook/assembly.py",
+        "webhook/processes.py",
         "        on_renewed=lambda deadline: watchdog.feed(deadline + HUNG_SECONDS),\n",
         "",
         f"{UNIT}/test_processes.py",

@@ -1,6 +1,5 @@
 """HyperNode objects: what they come to, and what is wrong with one is told and leaves the others as they are."""
 
-import re
 from typing import Any
 
 import pytest
@@ -32,10 +31,25 @@ def test_members_are_named_found_in_names_found_by_labels_or_hyper_nodes() -> No
     assert policy.problems == ()
     assert policy.hyper_nodes == (
         HyperNode("a", 2, "spine", below=frozenset({"s0"})),
-        HyperNode(
-            "s0", 1, "", frozenset({"n0"}), (re.compile("^gpu-[0-9]+$", re.ASCII),), (LabelSelector({"rack": "r"}),)
-        ),
+        HyperNode("s0", 1, "", frozenset({"n0"}), policy.hyper_nodes[1].patterns, (LabelSelector({"rack": "r"}),)),
     )
+    assert [bool(each.search("gpu-7")) for each in policy.hyper_nodes[1].patterns] == [True]
+    assert policy.hyper_nodes == compile_policy([above, leaf]).hyper_nodes
+
+
+@pytest.mark.parametrize(
+    ("pattern", "node", "found"),
+    [
+        (r"(?i)^RACK[[:digit:]]+\z", "rack12", True),
+        (r"(?i)^RACK[[:digit:]]+\z", "rack12\n", False),
+        ("rack", "in-rack-7", True),
+        # It takes an engine that goes back and tries again some thousand years.
+        ("^(r+)+$", "r" * 100 + "-", False),
+    ],
+)
+def test_a_pattern_is_one_of_gos_and_takes_no_longer_than_a_name_is_long(pattern: str, node: str, found: bool) -> None:
+    policy = compile_policy([hyper_node("s0", member(regexMatch={"pattern": pattern}))])
+    assert [bool(each.search(node)) for each in policy.hyper_nodes[0].patterns] == [found]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +66,11 @@ def test_members_are_named_found_in_names_found_by_labels_or_hyper_nodes() -> No
             "names 2 of",
         ),
         (hyper_node("s", member(regexMatch={"pattern": "("})), "/spec/members/0/selector/regexMatch/pattern", "("),
+        (
+            hyper_node("s", member(regexMatch={"pattern": "\ud800"})),
+            "/spec/members/0/selector/regexMatch/pattern",
+            "it is no text",
+        ),
         (
             hyper_node("s", member(regexMatch={"pattern": "n" * 257})),
             "/spec/members/0/selector/regexMatch/pattern",

@@ -4,10 +4,10 @@ The words and the arithmetic are Kueue's (nominal, borrowing limit, lending limi
 An absent limit is ``None`` (unlimited), never a large number; an absent nominal quota is 0.
 """
 
-import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from webhook.core.model.gang import Gang, Requirement, Toleration
 from webhook.core.notation.problem import Problem
@@ -179,6 +179,14 @@ class Topology:
     """The labels, widest first."""
 
 
+class Pattern(Protocol):
+    """A regular expression; two that are written alike are equal."""
+
+    def search(self, text: str, /) -> object:
+        """Return something true where it is found in ``text``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class HyperNode:
     """Volcano's: nodes that are near each other, named one by one, by rules, or as those of other HyperNodes."""
@@ -189,7 +197,7 @@ class HyperNode:
     tier_name: str = ""
     nodes: frozenset[str] = field(default_factory=frozenset)
     """Nodes that it names."""
-    patterns: tuple[re.Pattern[str], ...] = ()
+    patterns: tuple[Pattern, ...] = ()
     """Nodes in whose name one of them is found."""
     selectors: tuple[LabelSelector, ...] = ()
     """Nodes by their labels."""
