@@ -26,7 +26,7 @@ check: env ## lint, types and import rules
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-test: env ## everything that needs no outside binary (about five minutes)
+test: env ## everything that needs no outside binary (about ten minutes)
 	$(RUN) -m pytest -q -n 2
 
 sim-long: env ## new seeds of the simulation on all cores until STEPS=1000000 writes were checked; shrinks what fails

@@ -39,7 +39,7 @@ def slow(world: Fleet, step: str = "", when: str = "") -> None:
         api.request = asked(api.request)  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize(("step", "when"), itertools.product(STEPS, WHEN))
+@pytest.mark.parametrize(("step", "when"), list(itertools.product(STEPS, WHEN)))
 async def test_a_gang_ends_soon_though_its_hub_died_at_one_of_its_writes(step: str, when: str) -> None:
     async with fleet("a", "b", starts=False) as world:
         world.start()
