@@ -139,6 +139,8 @@ def test_a_gang_that_loses_a_node_while_it_runs_keeps_its_place_there_for_a_whil
     admin, owner = team.admin, team.owner
     owner.apply(job("train", 2, pod_template(8), QUEUE, backoffLimit=20))
     wait_until(lambda: running(owner, "train") == 2, SECONDS, "it runs")
+    # Until Tutti has seen that, what it lacks are pods to start with.
+    wait_until(lambda: not ready_condition(owner), SECONDS, "it is seen to run whole")
     (lost,) = (pod for pod in owner.pods() if pod["spec"]["nodeName"] == nodes[1])
     if how == "deleted":
         deleted(admin, nodes[1])

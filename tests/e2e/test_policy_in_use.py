@@ -131,6 +131,7 @@ OF_KUEUE: Final = (
 )
 ELSEWHERE: Final = {
     "Topology": "test_room_on_nodes.py: its flavor needs nodes in rows",
+    "HyperNode": "holds nothing: Volcano makes and deletes them as nodes come and go",
     "WorkloadPriorityClass": "holds nothing: what it was worth is kept by who runs",
     "ElasticQuotaTree": "below: there is one in a cluster",
     "Queue": "below: as an object of Volcano's, and in a ConfigMap",

@@ -24,7 +24,7 @@ from tests.e2e.controlplane.api import Api, ApiError
 from tests.e2e.controlplane.binaries import find, find_all, say
 from tests.e2e.controlplane.pki import LOOPBACK, Authority, service_account_key
 from tests.e2e.controlplane.ports import Ports
-from tests.e2e.controlplane.process import Component, wait_ready
+from tests.e2e.controlplane.process import Component, ComponentError, wait_ready
 
 SERVICE_NETWORK: Final = "10.96.0.0/16"
 TOKEN_SECONDS: Final = 30 * 24 * 3600
@@ -329,7 +329,7 @@ class Cluster:
     def _wait_working(self) -> None:
         """Wait until every component says that it is ready and pods could run."""
         for name, url in self.probes.items():
-            wait_ready(self.components[name], "it is ready", partial(self.http_ok, url), 60)
+            self._wait_ready(name, url)
         wait_ready(self.components["kwok"], "all nodes are ready", self._nodes_ready)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         manager = self.components["kube-controller-manager"]
@@ -337,6 +337,17 @@ class Cluster:
         if self.shape.operators:
             admitted = partial(operators.jobsets_admitted, self.api)
             wait_ready(self.components["jobset"], "JobSets can be created", admitted)
+
+    def _wait_ready(self, name: str, url: str) -> None:
+        component, is_ready = self.components[name], partial(self.http_ok, url)
+        try:
+            wait_ready(component, "it is ready", is_ready, 60)
+        except ComponentError:
+            if component.running or name not in OPERATOR_PROGRAMS:
+                raise
+            # As a kubelet would. JobSet's manager ends now and then when its caches and its controllers start at once.
+            component.start()
+            wait_ready(component, "it is ready", is_ready, 60)
 
     def _nodes_ready(self) -> bool:
         listed: list[dict[str, Any]] = self.api.get("/api/v1/nodes")["items"]
