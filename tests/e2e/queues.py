@@ -28,6 +28,15 @@ def give_queue(admin: Kubectl, gpus: int, name: str = QUEUE) -> str:
     return cluster_queue
 
 
+def gate_by_hand(admin: Kubectl, gpus: int) -> None:
+    """Have all jobs of the namespace wait, in a LocalQueue ``default`` for ``gpus`` GPUs; return once that is seen."""
+    admin("label", "namespace", admin.namespace, "tutti.dev/gated=true")
+    give_queue(admin, gpus, "default")
+    probe = job("probe", 1, pod_template(gpus=0), suspend=True)
+    queued = "jsonpath={.metadata.labels.tutti\\.dev/queue-name}"
+    wait_until(lambda: admin.create(probe, "--dry-run=server", f"--output={queued}") == "default", what="label seen")
+
+
 def give_cohort(admin: Kubectl, *names: str, gpus: int) -> None:
     """Create queues of so many GPUs each, in a cohort; each takes back what is its own."""
     admin.apply({"apiVersion": _GROUP, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}})

@@ -23,7 +23,7 @@ from tests.e2e.objects import (
     tfjob,
     xgboostjob,
 )
-from tests.e2e.queues import QUEUE, entries, give_queue, reserved
+from tests.e2e.queues import QUEUE, entries, gate_by_hand, give_queue, reserved
 
 Manifest = dict[str, Any]
 
@@ -155,11 +155,7 @@ def test_a_training_job_that_runs_does_not_join_a_pod_group(owner: Kubectl, admi
 @pytest.fixture
 def gated(admin: Kubectl, owner: Kubectl) -> Kubectl:
     """The owner, in a namespace that is gated by hand, with 2 GPUs in its LocalQueue ``default``."""
-    admin("label", "namespace", admin.namespace, "tutti.dev/gated=true")
-    give_queue(admin, 2, "default")
-    probe = job("probe", 1, pod_template(gpus=0), suspend=True)
-    queued = "jsonpath={.metadata.labels.tutti\\.dev/queue-name}"
-    wait_until(lambda: admin.create(probe, "--dry-run=server", f"--output={queued}") == "default", what="label seen")
+    gate_by_hand(admin, 2)
     return owner
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from tests.e2e.kubectl import Kubectl, KubectlError, stays, wait_until
 from tests.e2e.objects import job, jobset, mpijob, pod, pod_template, pytorchjob, tfjob
-from tests.e2e.queues import QUEUE, entries, give_queue, reserved
+from tests.e2e.queues import QUEUE, entries, gate_by_hand, give_queue, reserved
 from tests.e2e.raw import send
 
 pytestmark = pytest.mark.usefixtures("tutti")
@@ -131,11 +131,7 @@ def test_a_pod_of_a_gang_is_let_go_of_by_nobody_but_its_controller(owner: Kubect
 @pytest.fixture
 def gated(admin: Kubectl, owner: Kubectl) -> Kubectl:
     """The owner, in a namespace that is gated by hand, with 2 GPUs in its LocalQueue ``default``."""
-    admin("label", "namespace", admin.namespace, "tutti.dev/gated=true")
-    give_queue(admin, 2, "default")
-    probe = job("probe", 1, pod_template(gpus=0), suspend=True)
-    queued = "jsonpath={.metadata.labels.tutti\\.dev/queue-name}"
-    wait_until(lambda: admin.create(probe, "--dry-run=server", f"--output={queued}") == "default", what="label seen")
+    gate_by_hand(admin, 2)
     return owner
 
 
