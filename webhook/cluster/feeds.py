@@ -35,6 +35,7 @@ from webhook.cluster.ledger_feed import LedgerFeed
 from webhook.cluster.listener import Listener
 from webhook.cluster.nodes import daemon_set, node
 from webhook.cluster.nodes.node import StoredNode
+from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.cluster.read_again import changed_kinds, meaning
 from webhook.cluster.unread import NEEDED, survey
 from webhook.cluster.view import View
@@ -91,6 +92,7 @@ class Feeds:
     _gathering: Gathering = field(init=False)
     _recompile_timer: asyncio.TimerHandle | None = None
     _context_timer: asyncio.TimerHandle | None = None
+    _labelling: asyncio.Handle | None = None
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     """What is not read yet has changed."""
     _jobs_running: bool = False
@@ -435,12 +437,18 @@ class Feeds:
             return
         regated = policy.namespace_queues.keys() != self.view.policy.namespace_queues.keys()
         self.view.policy = policy
-        if view.nodes is not None and view.nodes.take_hyper_nodes(policy.hyper_nodes):
-            self.listener.nodes_changed()
+        if view.nodes is not None and view.nodes.take_hyper_nodes(policy.hyper_nodes) and self._labelling is None:
+            self._label_nodes(view.nodes)
         self._rebuild_context()
         if regated and self._jobs_running:
             self._relist_jobs()
         self.listener.policy_changed()
+
+    def _label_nodes(self, nodes: Occupancy) -> None:
+        # In parts: with rules for thousands of nodes the whole would outlast the lease.
+        more = nodes.label_nodes()
+        self._labelling = asyncio.get_running_loop().call_soon(self._label_nodes, nodes) if more else None
+        self.listener.nodes_changed()
 
     def policy_objects(self) -> list[Mapping[str, Any]]:
         """Return every policy object of every dialect, those of the ConfigMap included."""

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from webhook.assembly import WebhookParts, webhook
+from webhook.assembly import WebhookParts, reconciler, webhook
 from webhook.clock import LoopClock
 from webhook.cluster.listener import Listener
 from webhook.config import Config
 from webhook.core.model.policy import Policy
+from webhook.core.nodes.tiers import tier_label
 from webhook.core.notation.names import GATED_NAMESPACE
 from webhook.dialects.compiler import PolicyCompiler, PolicyObject
 from webhook.kube.api import MERGE_PATCH
@@ -32,6 +33,9 @@ class Heard(Listener):
 
     def namespace_changed(self, name: str) -> None:
         self.calls["namespace"] += 1
+
+    def nodes_changed(self) -> None:
+        self.calls["nodes"] += 1
 
     def pod_group_changed(self, namespace: str, name: str) -> None:
         self.calls["pod group"] += 1
@@ -220,3 +224,26 @@ async def test_a_class_that_all_have_by_default_lists_every_kind_that_has_jobs()
         gang = next(iter(it.parts.view.jobs.values())).gang
         assert gang is not None
         assert gang.priority == 7
+
+
+async def test_hyper_nodes_with_many_rules_label_the_nodes_in_turns_of_the_loop() -> None:
+    async with SimulatedCluster(Random(1)) as cluster:
+        parts = reconciler(cluster.api(), Config(), identity="r", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.feeds.run())
+        for number in range(100):
+            await cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{number}"}})
+        await asyncio.sleep(10)
+        nodes, heard = parts.view.nodes, Heard()
+        assert nodes is not None
+        assert len(nodes.capacity.nodes) == 100
+        parts.feeds.listener = heard
+        for number in range(120):
+            member = {"type": "Node", "selector": {"regexMatch": {"pattern": f"^n{number}$"}}}
+            kind = {"apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode"}
+            spec = {"tier": 1, "members": [member]}
+            await cluster.create({**kind, "metadata": {"name": f"s{number}"}, "spec": spec})
+        await asyncio.sleep(3)
+        # Each node counts as sixteen with so many rules, and 500 are labelled in one turn; it is told after each.
+        assert heard.calls["nodes"] >= 100 * 16 // 500
+        assert all(nodes.nodes_in({tier_label(1): f"s{number}"}) == [f"n{number}"] for number in range(100))
+        running.cancel()

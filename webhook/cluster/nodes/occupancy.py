@@ -12,6 +12,7 @@ hold room on every node and never have a pod there.
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from webhook.cluster.nodes.daemon_set import StoredDaemonSet
 from webhook.cluster.nodes.moves import on_nodes, strays, with_moves
@@ -29,6 +30,10 @@ from webhook.core.notation.amounts import Amounts
 from webhook.core.notation.quantity import MILLI
 from webhook.core.placement.fit import place_most
 from webhook.core.placement.overlay import Asked
+
+LABELLED_MAX: Final = 500
+"""Nodes that are labelled in one turn of the loop. To try ``TRIALS`` rules on one takes as long as to label it."""
+TRIALS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class Occupancy:
     def __init__(self, exempt_namespaces: Collection[str] = ()) -> None:
         self.capacity = Capacity()
         self._tiers = Tiers()
+        self._unlabelled: dict[str, None] = {}
+        """Nodes whose labels are of HyperNodes that have changed since."""
         self._exempt = frozenset(exempt_namespaces)
         self._entries: Mapping[str, Reservation] = {}
         self._unsettled: set[str] = set()
@@ -105,13 +112,28 @@ class Occupancy:
         self._put(stored.node)
 
     def take_hyper_nodes(self, found: tuple[HyperNode, ...]) -> bool:
-        """Take in all HyperNodes that there are; return whether that changes anything."""
+        """Take in all HyperNodes that there are; return whether nodes have to be labelled anew for it."""
         if found == self._tiers.hyper_nodes:
             return False
-        self._tiers = Tiers(found)
-        for node in list(self.capacity.nodes.values()):
-            self._put(node)
+        self._tiers.replace(found)
+        self._unlabelled = dict.fromkeys(self.capacity.nodes)
         return True
+
+    def label_nodes(self, most: int = LABELLED_MAX) -> bool:
+        """Label some nodes by the HyperNodes that there are now; return whether there are more to label.
+
+        ``most`` is how many nodes are enough, fewer by what is tried on them.
+        """
+        done = 0
+        while self._unlabelled and done < most:
+            name, _ = self._unlabelled.popitem()
+            done += 1 + self._tiers.trials(name) // TRIALS
+            self._put(self.capacity.nodes[name])
+        return bool(self._unlabelled)
+
+    def nodes_in(self, domain: Mapping[str, str]) -> list[str]:
+        """Return the nodes in a domain of HyperNodes, by the labels that stand for their tiers."""
+        return self._tiers.nodes_in(domain)
 
     def _put(self, read: NodeRecord) -> None:
         node = self._tiers.labelled(read)
@@ -124,6 +146,8 @@ class Occupancy:
     def drop_node(self, name: str) -> None:
         """Forget one node."""
         self.capacity.drop_node(name)
+        self._tiers.forget(name)
+        self._unlabelled.pop(name, None)
         # Who waited for a flavor's last node waits for none any more.
         self._freed = True
         self._unsettle_at(name)

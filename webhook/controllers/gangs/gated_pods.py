@@ -16,7 +16,6 @@ from webhook.controllers.gangs.assess import Step, assess
 from webhook.controllers.writes.effects import Effect, PodWrite
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
 from webhook.core.model.pods import PodRecord
-from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.tiers import is_tier
 from webhook.core.reasons.eviction import ENDED
 from webhook.jobs.kinds.kind import JobKind
@@ -135,8 +134,9 @@ def lifting(job: JobRecord, pods: Iterable[PodRecord], ledger: Ledger, view: Vie
     if reservation is None or reservation.stopping is not None:
         return None
     tiers = {each.name: {k: v for k, v in each.domain.items() if is_tier(k)} for each in reservation.pod_sets}
-    nodes = {} if view.nodes is None else view.nodes.capacity.nodes
-    held_to = {name: _within(domain, nodes) for name, domain in tiers.items() if domain}
+    held_to = {
+        name: [] if view.nodes is None else view.nodes.nodes_in(domain) for name, domain in tiers.items() if domain
+    }
 
     def lift(pod: PodRecord) -> PodWrite:
         only = held_to.get(pod.pod_set, ())
@@ -144,10 +144,6 @@ def lifting(job: JobRecord, pods: Iterable[PodRecord], ledger: Ledger, view: Vie
 
     writes = [lift(pod) for pod in pods if held_to.get(pod.pod_set, True)]
     return Effect(Step.LIFT, job, pods=tuple(writes)) if writes else None
-
-
-def _within(domain: Mapping[str, str], nodes: Mapping[str, NodeRecord]) -> list[str]:
-    return sorted(name for name, node in nodes.items() if domain.items() <= node.labels.items())
 
 
 def stopping(step: Step, job: JobRecord, pods: Iterable[PodRecord], requeue: Requeue) -> Effect | None:

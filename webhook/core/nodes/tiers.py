@@ -6,7 +6,7 @@ nodes for that.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from webhook.core.model.policy import HyperNode
 from webhook.core.nodes.node import NodeRecord
@@ -23,32 +23,99 @@ def is_tier(label: str) -> bool:
     return label.startswith(names.HYPER_NODE_TIER)
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one node."""
+
+    labels: Mapping[str, str]
+    """Its own."""
+    untried: frozenset[str]
+    """HyperNodes of which it is not known yet whether they find it by a rule."""
+    found_by: frozenset[str] = frozenset()
+    """HyperNodes that do."""
+    tiers: Mapping[str, str] = field(default_factory=dict)
+    """The labels that it was given."""
+
+
 class Tiers:
-    """All HyperNodes of one cluster."""
+    """All HyperNodes of one cluster, and which nodes are in them.
+
+    A rule is tried once on each node, and again where the rule or the node's labels have changed: hundreds of rules
+    on thousands of nodes are millions of trials.
+    """
 
     def __init__(self, hyper_nodes: Iterable[HyperNode] = ()) -> None:
-        self.hyper_nodes = tuple(hyper_nodes)
-        self._by_name = {each.name: each for each in self.hyper_nodes}
+        self.hyper_nodes: tuple[HyperNode, ...] = ()
+        self._by_name: dict[str, HyperNode] = {}
         self._naming: dict[str, list[str]] = {}
         """Node to the HyperNodes that name it."""
         self._above: dict[str, list[str]] = {}
         """HyperNode to those that it is below."""
+        self._rules: dict[str, HyperNode] = {}
+        """Those that find nodes by patterns or labels."""
+        self._labels: dict[tuple[str, ...], Mapping[str, str]] = {}
+        """HyperNodes that have the same nodes to the labels of these: one for all of them."""
+        self._seen: dict[str, _Seen] = {}
+        """By node; empty where there are no HyperNodes."""
+        self._nodes: dict[tuple[str, str], set[str]] = {}
+        """Label of a tier and its value to the nodes that were given it."""
+        self.replace(hyper_nodes)
+
+    def replace(self, hyper_nodes: Iterable[HyperNode]) -> None:
+        """Make these all HyperNodes that there are. Nodes have to be labelled anew after it."""
+        self.hyper_nodes = tuple(hyper_nodes)
+        self._by_name = {each.name: each for each in self.hyper_nodes}
+        self._naming, self._above, self._labels = {}, {}, {}
         for each in self.hyper_nodes:
             for node in each.nodes:
                 self._naming.setdefault(node, []).append(each.name)
             for below in each.below:
                 self._above.setdefault(below, []).append(each.name)
-        self._by_rule = [each for each in self.hyper_nodes if each.patterns or each.selectors]
-        self._labels: dict[tuple[str, ...], Mapping[str, str]] = {}
-        """HyperNodes that have the same nodes to the labels of these: one for all of them."""
+        before, self._rules = self._rules, {e.name: e for e in self.hyper_nodes if e.patterns or e.selectors}
+        anew = frozenset(name for name, each in self._rules.items() if not _same_rules(before.get(name), each))
+        gone = before.keys() - self._rules.keys()
+        for seen in self._seen.values():
+            seen.untried, seen.found_by = seen.untried - gone | anew, seen.found_by - gone - anew
+
+    def trials(self, node: str) -> int:
+        """Return how many rules have to be tried to label a node."""
+        return len(self._seen[node].untried if node in self._seen else self._rules)
 
     def labelled(self, node: NodeRecord) -> NodeRecord:
         """Return ``node`` with a label for each tier, in place of those that it was given before."""
         own = {key: value for key, value in node.labels.items() if not is_tier(key)}
-        by_rule = (each.name for each in self._by_rule if _has(each, node.name, own))
-        direct = tuple(sorted({*self._naming.get(node.name, ()), *by_rule}))
-        labels = self._labels_of(direct) if direct else {}
+        labels = self._tiers_of(node.name, own)
         return node if not labels and len(own) == len(node.labels) else replace(node, labels={**own, **labels})
+
+    def forget(self, node: str) -> None:
+        """Drop what is known of a node."""
+        if (seen := self._seen.pop(node, None)) is not None:
+            self._move(node, seen.tiers, {})
+
+    def nodes_in(self, domain: Mapping[str, str]) -> list[str]:
+        """Return the nodes that were given all labels of ``domain``, of which there is one at least."""
+        return sorted(set.intersection(*(self._nodes.get(label, set()) for label in domain.items())))
+
+    def _tiers_of(self, node: str, own: Mapping[str, str]) -> Mapping[str, str]:
+        seen = self._seen.get(node)
+        if seen is None and not self.hyper_nodes:
+            return {}
+        if seen is None or seen.labels != own:
+            tiers = {} if seen is None else seen.tiers
+            seen = self._seen[node] = _Seen(own, frozenset(self._rules), tiers=tiers)
+        seen.found_by |= {name for name in seen.untried if _has(self._rules[name], node, own)}
+        seen.untried = frozenset()
+        direct = tuple(sorted({*self._naming.get(node, ()), *seen.found_by}))
+        labels = self._labels_of(direct) if direct else {}
+        self._move(node, seen.tiers, labels)
+        seen.tiers = labels
+        return labels
+
+    def _move(self, node: str, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        for label in before.items() - now.items():
+            self._nodes[label].discard(node)
+        for label in now.items() - before.items():
+            self._nodes.setdefault(label, set()).add(node)
 
     def _labels_of(self, direct: tuple[str, ...]) -> Mapping[str, str]:
         if direct not in self._labels:
@@ -62,6 +129,10 @@ class Tiers:
             ordered = sorted(found, reverse=True)
             self._labels[direct] = {tier_label(self._by_name[name].tier): name for name in ordered}
         return self._labels[direct]
+
+
+def _same_rules(one: HyperNode | None, other: HyperNode) -> bool:
+    return one is not None and (one.patterns, one.selectors) == (other.patterns, other.selectors)
 
 
 def _has(hyper_node: HyperNode, node: str, labels: Mapping[str, str]) -> bool:

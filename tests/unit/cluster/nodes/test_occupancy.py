@@ -1,5 +1,6 @@
 """Who is on which node, from what is read: bound pods, those to come of DaemonSets, and what is allotted to gangs."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +15,10 @@ from webhook.cluster.nodes.occupancy import Held, Occupancy
 from webhook.core.ledger.record import Reservation, reserve, with_places
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.policy import Taint
+from webhook.core.model.policy import HyperNode, Taint
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.claimed import Claimed
+from webhook.core.nodes.tiers import tier_label
 
 
 def stored_node(name: str, cpu: int = 4, rack: str = "", **spec: Any) -> node.StoredNode:
@@ -414,3 +416,20 @@ def test_no_two_sets_of_a_gang_are_kept_the_same_room(sets: list[tuple[int, str]
     else:
         assert cluster.short
         assert max(cluster.cpus().values()) == 0
+
+
+@pytest.mark.parametrize("rules", [0, 40])
+def test_nodes_are_labelled_anew_in_parts_that_rules_make_smaller(rules: int) -> None:
+    cluster = Occupancy()
+    names = [f"n{number}" for number in range(200)]
+    for name in names:
+        cluster.put_node(stored_node(name))
+    by_rule = [HyperNode(f"r{number}", 1, patterns=(re.compile(f"^x{number}$"),)) for number in range(rules)]
+    assert cluster.take_hyper_nodes((HyperNode("all", 2, nodes=frozenset(names)), *by_rule))
+    parts = 1
+    while cluster.label_nodes(most=42):
+        parts += 1
+    # A part ends with the node that fills it.
+    assert parts == -(-200 // -(-42 // (1 + rules // 8)))
+    cluster.drop_node(names.pop())
+    assert cluster.nodes_in({tier_label(2): "all"}) == sorted(names)

@@ -276,11 +276,13 @@ def test_pods_that_have_to_be_in_a_hyper_node_go_to_its_nodes_and_wait_while_it_
     assert lifting(record, THREE, ledger, view) is None
     members = (HyperNode("s4", 2, nodes=frozenset({"a", "b"})), HyperNode("s5", 2, nodes=frozenset({"c"})))
     assert view.nodes.take_hyper_nodes(members)
+    assert not view.nodes.label_nodes(), "all are labelled"
     assert not view.nodes.take_hyper_nodes(members), "nothing has changed"
     effect = lifting(record, THREE, ledger, view)
     assert effect is not None
     assert all("'values': ['a', 'b']" in str(write.patch) for write in effect.pods)
     assert view.nodes.take_hyper_nodes(members[1:])
+    assert not view.nodes.label_nodes()
     assert lifting(record, THREE, ledger, view) is None
 
 

@@ -1,7 +1,11 @@
 """HyperNodes as labels of nodes: by name, by rule, below each other, whatever their order, and without end."""
 
 import re
+from dataclasses import replace
 from itertools import permutations
+
+from hypothesis import given
+from hypothesis.strategies import DataObject, data, lists, sampled_from
 
 from webhook.core.model.policy import HyperNode, LabelSelector
 from webhook.core.nodes.node import NodeRecord
@@ -16,6 +20,14 @@ TREE = (
     HyperNode("s5", 2, below=frozenset({"s2", "s9"})),
     HyperNode("s6", 3, nodes=frozenset({"d0"}), below=frozenset({"s4", "s5"})),
 )
+
+OTHERS = (
+    HyperNode("s0", 1, patterns=(re.compile("^[ac]"),)),
+    HyperNode("s1", 2, nodes=frozenset({"a0"}), patterns=(re.compile("1$"),)),
+    HyperNode("s2", 1, selectors=(LabelSelector({"rack": "d"}),)),
+    HyperNode("s4", 2, patterns=(re.compile("^d"),), below=frozenset({"s2"})),
+)
+NAMES = ("a0", "a1", "b1", "c", "d0")
 
 
 def tiers_of(hyper_nodes: tuple[HyperNode, ...], name: str, **labels: str) -> dict[str, str]:
@@ -49,3 +61,58 @@ def test_a_node_that_is_labelled_anew_keeps_no_tier_that_it_had() -> None:
     assert Tiers(TREE[1:]).labelled(before) == NodeRecord("a1", labels={"zone": "z"})
     bare = NodeRecord("x", labels={"zone": "z"})
     assert Tiers(TREE).labelled(bare) is bare
+
+
+class Counted:
+    """A pattern that counts how often it is tried."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.tried = text, 0
+
+    def search(self, text: str, /) -> object:
+        self.tried += 1
+        return re.search(self.text, text)
+
+
+def test_a_rule_is_tried_once_on_a_node_until_one_of_them_changes() -> None:
+    old, new = Counted("^a"), Counted("^b")
+    tiers = Tiers((HyperNode("s0", 1, patterns=(old,)),))
+    nodes = [NodeRecord(f"{letter}{number}") for letter in "ab" for number in range(5)]
+    for _ in range(3):
+        assert [tiers.labelled(node).labels for node in nodes] == [{ONE: "s0"}] * 5 + [{}] * 5
+    assert old.tried == 10
+    assert sum(tiers.trials(node.name) for node in nodes) == 0
+    tiers.replace((*tiers.hyper_nodes, HyperNode("s1", 1, patterns=(new,))))
+    assert sum(tiers.trials(node.name) for node in nodes) == 10
+    assert [tiers.labelled(node).labels for node in nodes] == [{ONE: "s0"}] * 5 + [{ONE: "s1"}] * 5
+    assert (old.tried, new.tried) == (10, 10)
+    relabelled = replace(nodes[0], labels={"zone": "z"})
+    assert tiers.labelled(relabelled).labels == {"zone": "z", ONE: "s0"}
+    assert (old.tried, new.tried) == (11, 11)
+    tiers.forget("a1")
+    assert tiers.trials("a1") == 2
+    tiers.replace(())
+    assert tiers.labelled(relabelled) is relabelled
+
+
+@given(data())
+def test_nodes_labelled_by_what_changed_are_as_if_all_rules_were_tried(draw: DataObject) -> None:
+    tiers, nodes = Tiers(), dict[str, NodeRecord]()
+    for _ in range(8):
+        what = draw.draw(sampled_from(("hyper nodes", "node", "gone")))
+        if what == "hyper nodes":
+            tiers.replace(draw.draw(lists(sampled_from(TREE + OTHERS), unique_by=lambda each: each.name)))
+            nodes = {name: tiers.labelled(node) for name, node in nodes.items()}
+        elif what == "gone":
+            tiers.forget(name := draw.draw(sampled_from(NAMES)))
+            nodes.pop(name, None)
+        else:
+            node = NodeRecord(draw.draw(sampled_from(NAMES)), labels=draw.draw(sampled_from(({}, {"rack": "c"}))))
+            nodes[node.name] = tiers.labelled(node)
+        fresh = Tiers(tiers.hyper_nodes)
+        assert nodes == {name: fresh.labelled(node) for name, node in nodes.items()}
+        for tier, name in ((ONE, "s0"), (ONE, "s1"), (TWO, "s4"), (THREE, "s6")):
+            there = sorted(each.name for each in nodes.values() if each.labels.get(tier) == name)
+            assert tiers.nodes_in({tier: name}) == there
+            both = [each for each in there if nodes[each].labels.get(TWO) == "s4"]
+            assert tiers.nodes_in({tier: name, TWO: "s4"}) == both

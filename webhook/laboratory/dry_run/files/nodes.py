@@ -16,6 +16,7 @@ from webhook.laboratory.dry_run.files.objects import Object, label
 def read_nodes(view: View, found: Iterable[Object], exempt_namespaces: Collection[str]) -> list[Problem]:
     """Take nodes into the view, with its pods on them; return those that could not be read."""
     occupancy, problems = Occupancy(exempt_namespaces), list[Problem]()
+    occupancy.take_hyper_nodes(view.policy.hyper_nodes)
     for obj in found:
         metadata = {"uid": obj["metadata"]["name"]} | obj["metadata"]
         try:
@@ -23,7 +24,6 @@ def read_nodes(view: View, found: Iterable[Object], exempt_namespaces: Collectio
         except (msgspec.MsgspecError, QuantityError, ValueError) as error:
             fix = "give it as `kubectl get node -o yaml` prints it"
             problems.append(Problem(label(obj), "", f"is not a Node: {error}", fix))
-    occupancy.take_hyper_nodes(view.policy.hyper_nodes)
     if occupancy.capacity.nodes:
         view.nodes = occupancy
         for namespace in view.namespaces:
