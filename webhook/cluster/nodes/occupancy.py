@@ -112,7 +112,7 @@ class Occupancy:
         self._put(stored.node)
 
     def take_hyper_nodes(self, found: tuple[HyperNode, ...]) -> bool:
-        """Take in all HyperNodes that there are; return whether nodes have to be labelled anew for it."""
+        """Take in all HyperNodes that there are; return whether nodes have to be labelled again for it."""
         if found == self._tiers.hyper_nodes:
             return False
         self._tiers.replace(found)

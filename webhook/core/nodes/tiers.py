@@ -62,7 +62,7 @@ class Tiers:
         self.replace(hyper_nodes)
 
     def replace(self, hyper_nodes: Iterable[HyperNode]) -> None:
-        """Make these all HyperNodes that there are. Nodes have to be labelled anew after it."""
+        """Make these all HyperNodes that there are. Nodes have to be labelled again after it."""
         self.hyper_nodes = tuple(hyper_nodes)
         self._by_name = {each.name: each for each in self.hyper_nodes}
         self._naming, self._above, self._labels = {}, {}, {}
