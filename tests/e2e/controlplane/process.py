@@ -12,6 +12,8 @@ from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
 _PRCTL: Final = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+GO_COLLECTS_LESS: Final = {"GOGC": "400"}
+"""Kubernetes' programs take an eighth less of a core, for some hundred MiB more each."""
 
 
 class ComponentError(Exception):
@@ -27,7 +29,7 @@ class Component:
         self.name = name
         self.command = [str(part) for part in command]
         self.log = logs / f"{name}.log"
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = {**GO_COLLECTS_LESS, **os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> "Component":
