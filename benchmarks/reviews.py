@@ -18,7 +18,7 @@ from webhook.core.notation import names
 from webhook.core.quota.fence import Fence
 from webhook.core.scheduler.engine import Engine
 from webhook.dialects.compiler import compile_policy
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 GPU = "nvidia.com/gpu"
 USER = "alice@example.com"

@@ -34,7 +34,7 @@ from webhook.jobs.kinds.registry import of_hub, with_custom
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api
 from webhook.read_api import ReadApi, read_api
-from webhook.server.gate import Beside, Gate
+from webhook.server.handler import Beside, Gate
 from webhook.server.pods.tally import Tally
 from webhook.server.review.settings import GateSettings
 from webhook.server.sharding.forward import Forwarder, Peers

@@ -16,12 +16,12 @@ from webhook import garbage, logs
 from webhook.assembly import job_kinds, reconciler, unsynced, webhook
 from webhook.clock import ApiServersClock, SystemClock, telling
 from webhook.config import Config
-from webhook.controllers.ledger.faults import SetBack
+from webhook.controllers.ledger.errors import SetBack
 from webhook.controllers.reporting.registration_watch import RegistrationWatch
 from webhook.controllers.reporting.registrations import certificates_in
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub
-from webhook.kube.release import say_release
+from webhook.kube.server_version import say_release
 from webhook.kube.watchdog import EXIT_CODE, HUNG_SECONDS, Watchdog
 from webhook.read_api import certificate_problems
 from webhook.server.http.app import Stranger, build_app, build_health_app, named_in_certificate

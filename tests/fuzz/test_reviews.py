@@ -14,7 +14,7 @@ from tests.fuzz.objects import METADATA, OTHERS, POLICY, REAL
 from tests.fuzz.strategies import JSON, SHORT, changed, json_bytes
 from tests.unit.server.reviews import ACCOUNT, ALICE, JOB_CONTROLLER, reservation, view, with_ledger
 from webhook.jobs.kinds.registry import KINDS
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.http.worker_thread import OneThread
 from webhook.server.review.answer import Refusal
 from webhook.server.review.resources_table import ResourcesTable, Row

@@ -36,7 +36,7 @@ from tests.simulation.weather import Weather
 from webhook import assembly
 from webhook.clock import ApiServersClock, Clock, LoopClock
 from webhook.config import AddedContainer, Config
-from webhook.controllers.ledger.faults import SetBack
+from webhook.controllers.ledger.errors import SetBack
 from webhook.core.notation.names import LEDGER_NAME
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -46,7 +46,7 @@ from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.sharding.forward import Forwarder
 
 SMALL_PAGE_BYTES: Final = 300

@@ -3,5 +3,5 @@
 ``api`` is the seam, ``http`` one side of it (``statuses`` makes errors of answers, ``backoff`` says when to try again).
 ``informer`` drives the protocol in ``list_watch`` and keeps a ``store`` (``plain`` for objects kept whole,
 ``selectors`` for queries). ``election`` is the lease, ``watchdog`` ends a leader that hangs, ``client_certificate``
-says who calls us, ``release`` what the server is.
+says who calls us, ``server_version`` what the server is.
 """

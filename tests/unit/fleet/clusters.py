@@ -13,7 +13,7 @@ from tests.unit.controllers.stage import POLICY
 from webhook import assembly
 from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config
-from webhook.controllers.ledger.faults import SetBack
+from webhook.controllers.ledger.errors import SetBack
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub

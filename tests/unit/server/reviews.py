@@ -16,7 +16,7 @@ from webhook.core.notation import names
 from webhook.core.quota.fence import Fence
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.review.settings import GateSettings
 
 ACCOUNT = GateSettings().account

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.server.reviews import Answered, pod, review, view
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.wire import nesting
 
 PARTS_MAX = 2

@@ -12,7 +12,7 @@ from webhook.dialects.compiler import compile_policy
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 FLAVOR = {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "any"}, "spec": {}}

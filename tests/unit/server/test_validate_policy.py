@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.unit.server.reviews import Answered, ask, review, view
 from webhook.dialects.config_map import LENGTH_MAX
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 GROUP = "kueue.x-k8s.io/v1beta1"
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.http.app import Stranger, build_app
 from webhook.server.http.listener import Connections, ListeningApp, serve
 

@@ -25,8 +25,8 @@ from webhook.cluster.view import NODES, View
 from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.interning import shared
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.shared import shared
 from webhook.core.notation.counted import counted, does
 from webhook.core.reasons.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
 from webhook.jobs.kinds.shipped import JOB

@@ -20,7 +20,7 @@ import structlog
 from webhook import metrics
 from webhook.controllers.gangs import siblings
 from webhook.controllers.ledger import filing
-from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
+from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
 from webhook.controllers.ledger.leased_writer import LeasedWriter, all_settled
 from webhook.controllers.ledger.stored import Kept, Stored
 from webhook.core.ledger import beside

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from webhook import metrics
-from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, SetBack, refuse_unknown, refused
+from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, SetBack, refuse_unknown, refused
 from webhook.controllers.ledger.stored import Kept, Objects, Stored
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger

@@ -19,7 +19,7 @@ from webhook.cluster.unread import JOBS
 from webhook.cluster.view import DAEMON_SETS, NAMESPACE_QUEUES, NODES, POLICY
 from webhook.config import Config
 from webhook.controllers.gangs import gated_pods
-from webhook.controllers.ledger.faults import LedgerBroken, refused
+from webhook.controllers.ledger.errors import LedgerBroken, refused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.quarantine import Quarantine
 from webhook.controllers.reporting.announce import Announcer

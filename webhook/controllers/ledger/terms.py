@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from webhook.config import Lease
-from webhook.controllers.ledger.faults import LeaseLost
+from webhook.controllers.ledger.errors import LeaseLost
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.core.ledger.text import Decoder
 from webhook.kube.api import Api

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import structlog
 
 from webhook import metrics
-from webhook.controllers.ledger.faults import LeaseLost, LedgerRefused
+from webhook.controllers.ledger.errors import LeaseLost, LedgerRefused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.reporting.announce import Announcer

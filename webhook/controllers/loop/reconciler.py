@@ -23,7 +23,7 @@ from webhook.controllers.gangs import gated_pods, siblings, silent_hubs
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.controllers.gangs.stops import Stops
-from webhook.controllers.ledger.faults import LedgerBroken
+from webhook.controllers.ledger.errors import LedgerBroken
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.ledger_room import LedgerRoom
 from webhook.controllers.ledger.recovery import Recovery

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.core.model.gang import Gang, PodPrice
-from webhook.core.model.shared import shared
+from webhook.core.model.interning import shared
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.names import COUNTED
 from webhook.core.notation.quantity import MILLI

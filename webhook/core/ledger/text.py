@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from webhook.core.ledger.record import NOTHING, Booked, Claim, Ledger, Membership, Reservation, ReservedPodSet
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.shared import shared
+from webhook.core.model.interning import shared
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.problem import shown
 

@@ -18,8 +18,8 @@ from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
 from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
-from webhook.core.nodes.index import Index, Room
 from webhook.core.nodes.node import UNBOUNDED, NodeRecord
+from webhook.core.nodes.ranking import Index, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts

@@ -14,7 +14,7 @@ from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.columns import Asks
 from webhook.core.nodes.domains import keep_last
-from webhook.core.nodes.index import Index
+from webhook.core.nodes.ranking import Index
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.overlay import Asked

@@ -14,7 +14,7 @@ from heapq import merge, nsmallest
 
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.index import Index, Room
+from webhook.core.nodes.ranking import Index, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.misplaced import Misplaced

@@ -13,7 +13,7 @@ from typing import Final
 
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.domains import Domain, Path
-from webhook.core.nodes.index import Index, Room
+from webhook.core.nodes.ranking import Index, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation import names
 from webhook.core.placement.misplaced import Misplaced

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.index import Index, Room
+from webhook.core.nodes.ranking import Index, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts

@@ -6,7 +6,7 @@ all there is to ask.
 
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.domains import Domain
-from webhook.core.nodes.index import Index
+from webhook.core.nodes.ranking import Index
 from webhook.core.placement.near import levels_of
 from webhook.core.placement.overlay import Asked
 

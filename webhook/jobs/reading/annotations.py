@@ -12,7 +12,7 @@ import orjson
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import decode_cohorts, decode_membership, encode_cohorts, encode_membership
-from webhook.core.model.shared import shared
+from webhook.core.model.interning import shared
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
 from webhook.wire.nesting import shallow
 

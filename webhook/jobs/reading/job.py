@@ -11,7 +11,7 @@ import orjson
 from webhook.core.fleet import text as placed
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.fleet.permit import permits
-from webhook.core.model.shared import shared
+from webhook.core.model.interning import shared
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
 from webhook.jobs.kinds.kind import JobKind

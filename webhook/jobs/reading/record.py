@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.shared import shared
+from webhook.core.model.interning import shared
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
 from webhook.jobs.reading.missing_class import MissingClass

@@ -15,7 +15,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, disable_created_metrics, generate_latest
 
 from webhook.kube.client_certificate import common_name
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.review import metrics
 from webhook.server.review.settings import GateSettings
 from webhook.server.sharding.hop import HOP_HEADER

@@ -1,6 +1,6 @@
 """/validate/jobs: what may be stored of a job, at its creation and at every change.
 
-Pure: request and rules in, answer out. Our own account may change everything and is not brought before it (``gate``);
+Pure: request and rules in, answer out. Our own account may change everything: ``handler`` does not ask about it;
 deletion is never hindered; everybody else may create suspended and marked, change what waits, hold and shrink what
 runs (``changes``).
 """

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from webhook.clock import LoopClock
-from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, SetBack
+from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, SetBack
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import text as ledger_text

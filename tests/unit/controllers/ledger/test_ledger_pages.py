@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, Stage, elect, reservation
 from webhook.controllers.ledger import keeper as keeping
-from webhook.controllers.ledger.faults import LeaseLost, LedgerBroken, LedgerRefused
+from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, LedgerRefused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import Objects, Stored
 from webhook.core.ledger import pages, text

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.controllers.ledger.test_ledger_keeper import reservation
 from webhook.clock import LoopClock
-from webhook.controllers.ledger.faults import LeaseLost
+from webhook.controllers.ledger.errors import LeaseLost
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.core.ledger import pages
 from webhook.core.ledger.record import Ledger

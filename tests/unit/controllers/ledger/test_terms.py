@@ -15,7 +15,7 @@ from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Lease
-from webhook.controllers.ledger.faults import LeaseLost
+from webhook.controllers.ledger.errors import LeaseLost
 from webhook.controllers.ledger.leased_writer import CONFLICTS_MAX
 from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, SINCE, Quarantine
 from webhook.controllers.ledger.stored import READ_AT_ONCE, Objects, Stored, project

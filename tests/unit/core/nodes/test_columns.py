@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from webhook.core.model.gang import Requirement, Toleration
 from webhook.core.model.policy import Taint
 from webhook.core.nodes.capacity import Bound, Capacity
-from webhook.core.nodes.index import Index
 from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.ranking import Index
 from webhook.core.nodes.shape import Shape
 
 VALUES = st.sampled_from(["", "a", "b"])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.index import Index, Room
 from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.ranking import Index, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.amounts import Amounts
 from webhook.core.notation.names import HOSTNAME

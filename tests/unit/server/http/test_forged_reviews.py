@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.server.reviews import ask, job, pod, price, review, view, with_quota
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pricing import pod_requests
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.pods.tally import ENTRIES_IN_ALL_MAX, ENTRIES_MAX, Tally
 from webhook.server.review.bounds import VALUES_MAX, values_in
 from webhook.server.sharding import ownership

@@ -29,7 +29,7 @@ from tests.unit.server.reviews import (
 from tests.unit.server.wire_level import Reply, Served, post, served
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.http.app import parse_timeout
 from webhook.server.review.settings import GateSettings
 

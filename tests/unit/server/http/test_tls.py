@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 
 from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import Served, post, served
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.http.app import named_in_certificate
 from webhook.server.http.tls import AUTHORITY, CERTIFICATE, KEY, BadCertificate, ServingCertificate, authority_in
 from webhook.server.sharding.forward import Forwarder

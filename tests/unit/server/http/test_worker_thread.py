@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from tests.unit.server.reviews import Answered, review, view
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.http.worker_thread import OneThread
 from webhook.server.review.settings import GateSettings
 

@@ -16,7 +16,7 @@ from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.annotations import encode_requeue
 from webhook.jobs.reading.job import read
 from webhook.jobs.reading.record import Requeue
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.untyped import editing, paths
 
 MANAGED = [name for name in NAMES if kind_of(load(name)).managed_by is not None]

@@ -25,7 +25,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 JOBSET = KINDS["JobSet.jobset.x-k8s.io"]
 TRAINJOB = "TrainJob.trainer.kubeflow.org"

@@ -14,7 +14,7 @@ from webhook.errors import WrongInput
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 CLASS, MODEL = "alibabacloud.com/compute-class", "alibabacloud.com/gpu-model-series"
 CPU_POD = containers(cpu="1", memory="2Gi")

@@ -18,7 +18,7 @@ from webhook.jobs.reading.annotations import encode_requeue
 from webhook.jobs.reading.gang import read_gang
 from webhook.jobs.reading.job import read
 from webhook.jobs.reading.record import Requeue
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.untyped import editing
 
 Object = dict[str, Any]

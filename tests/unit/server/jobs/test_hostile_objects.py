@@ -20,7 +20,7 @@ from tests.unit.server.reviews import (
     with_ledger,
 )
 from webhook.core.notation import names
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.review.settings import GateSettings
 
 SETTINGS = GateSettings()

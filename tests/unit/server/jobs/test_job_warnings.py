@@ -16,7 +16,7 @@ from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 
 @pytest.fixture

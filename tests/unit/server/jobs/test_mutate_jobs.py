@@ -28,7 +28,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import mark, marked
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.reading.annotations import encode_hold
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.review.class_checks import shipped
 from webhook.server.review.settings import GateSettings
 from webhook.untyped.editing import diff

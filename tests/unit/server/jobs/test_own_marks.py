@@ -24,7 +24,7 @@ from tests.unit.server.reviews import (
 )
 from webhook.core.notation import names
 from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Bearer, Form, Writer, own_marks
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 OWN = [(key, "labels") for key in sorted(OWN_LABELS)] + [(key, "annotations") for key in sorted(OWN_ANNOTATIONS)]
 DEPLOYMENT_CONTROLLER = "system:serviceaccount:kube-system:deployment-controller"

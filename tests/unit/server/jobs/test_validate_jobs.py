@@ -29,7 +29,7 @@ from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.annotations import encode_hold
 from webhook.jobs.reading.job import read
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.review.settings import GateSettings
 
 JOB = KINDS["Job.batch"]

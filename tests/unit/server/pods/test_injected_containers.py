@@ -15,7 +15,7 @@ from webhook.core.model.settings import EngineSettings, Transformation
 from webhook.jobs.kinds.registry import KINDS, with_custom
 from webhook.jobs.pricing.context import ReadContext, with_injections
 from webhook.jobs.reading.job import read
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.pods.excess import added_by_others
 from webhook.server.review.settings import GateSettings
 

@@ -9,7 +9,7 @@ from tests.unit.server.reviews import ALICE, JOB_CONTROLLER, Answered, ask, pod,
 from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.plain_pods.pod import decode
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.review.settings import GateSettings
 
 UID = gang_uid("team-a", "ring")

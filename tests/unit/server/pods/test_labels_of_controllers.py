@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from tests.unit.server.reviews import ALICE, ask, pod, reservation, review, view, with_ledger
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 pytestmark = pytest.mark.virtual_time
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"

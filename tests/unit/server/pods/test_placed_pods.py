@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.server.reviews import JOB_CONTROLLER, ask, pod, reservation, review, view, with_ledger
 from webhook.core.ledger.record import with_places
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 MUTATE = "/mutate/pods"
 WISH = {

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.server.reviews import ALICE, ask, pod, price, record, reservation, review, view, with_ledger
 from webhook.core.ledger.record import ReservedPodSet
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 
 pytestmark = pytest.mark.virtual_time
 SETS = {"driver": 1, "executor": 2}

@@ -34,7 +34,7 @@ from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.plain_pods.pod import decode
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.untyped.values import seconds
 
 SCHEDULER = "system:kube-scheduler"

@@ -25,7 +25,7 @@ from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid, role_of
 from webhook.jobs.plain_pods.pod import decode
 from webhook.jobs.pricing.context import NetworkTier
 from webhook.jobs.pricing.pod_requests import price as price_of
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.review.settings import GateSettings
 
 UID = gang_uid("team-a", "ring")

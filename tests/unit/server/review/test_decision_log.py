@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.server.reviews import job, review, view
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.review.decision_log import LINES_MAX
 
 pytestmark = pytest.mark.virtual_time

@@ -25,7 +25,7 @@ from tests.unit.server.reviews import (
 )
 from tests.unit.server.wire_level import post, served
 from webhook.cluster.view import View
-from webhook.server.gate import Gate
+from webhook.server.handler import Gate
 from webhook.server.pods.tally import Tally
 from webhook.server.sharding.forward import Forwarder
 from webhook.server.sharding.hop import HopKeys

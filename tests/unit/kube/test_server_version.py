@@ -11,7 +11,7 @@ from webhook.assembly import job_kinds
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.kube.release import problem_of, say_release
+from webhook.kube.server_version import problem_of, say_release
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 

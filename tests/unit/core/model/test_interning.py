@@ -2,7 +2,7 @@
 
 from weakref import ref
 
-from webhook.core.model.shared import shared
+from webhook.core.model.interning import shared
 
 
 def test_equal_maps_are_one() -> None:
