@@ -123,8 +123,8 @@ def plain(nodes: list[NodeRecord], there: Capacity) -> int:
 
 def forgotten(there: Capacity, shape: Shape) -> None:
     """Ask about a shape as if for the first time."""
-    there._indexes.clear()
-    there.index(shape)
+    there._rankings.clear()
+    there.ranking(shape)
 
 
 def unread(there: Capacity) -> None:

@@ -86,9 +86,9 @@ def write_certificates(directory: Path) -> None:
 async def server(directory: Path) -> None:
     """Serve until standard input ends; each line read is answered with the processor seconds used so far."""
     logs.configure("info")
-    gate, connections = reviews.gate(), Connections()
+    handler, connections = reviews.handler(), Connections()
     certificate = ServingCertificate(directory)
-    app = build_app(gate, connections.close_after)
+    app = build_app(handler, connections.close_after)
     listener = await serve(app, "127.0.0.1", 0, tls=certificate.context, connections=connections)
     print(listener.port, flush=True)
     ended, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""Reviews as kube-apiserver sends them for a training Job of kubectl's, and a gate that admits its pods.
+"""Reviews as kube-apiserver sends them for a training Job of kubectl's, and a handler that admits its pods.
 
 In namespace team-a the Job's queue is not known yet, which is warned of. In team-b it is, and so is a ResourceQuota: as
-in production the gate asks the engine and the fences whether such a gang can ever start.
+in production the handler asks the engine and the fences whether such a gang can ever start.
 """
 
 import base64
@@ -18,7 +18,7 @@ from webhook.core.notation import names
 from webhook.core.quota.fence import Fence
 from webhook.core.scheduler.engine import Engine
 from webhook.dialects.compiler import compile_policy
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 GPU = "nvidia.com/gpu"
 USER = "alice@example.com"
@@ -160,19 +160,19 @@ def policy() -> list[dict[str, Any]]:
     ]
 
 
-def gate() -> Gate:
-    """Return a gate that is asked as in production."""
+def handler() -> ReviewHandler:
+    """Return a handler that is asked as in production."""
     view, engine = admitted_view(), Engine()
     view.namespaces["team-b"] = {}
     view.policy = compile_policy(policy())
     view.fences.put_fence(Fence("team-b", "quota", {f"requests.{GPU}": 10**9, "pods": 10**9}))
     engine.set_policy(view.policy, view.namespaces, 0.0)
-    return Gate(view, potential=engine.potential)
+    return ReviewHandler(view, potential=engine.potential)
 
 
 async def stored(obj: dict[str, Any]) -> dict[str, Any]:
     """Return a Job as the mutating phase leaves it and the API server stores it."""
-    _, answer = await Gate(View()).review("/mutate/jobs", review(obj, USER), 1.0)
+    _, answer = await ReviewHandler(View()).review("/mutate/jobs", review(obj, USER), 1.0)
     patch = orjson.loads(base64.b64decode(orjson.loads(answer)["response"]["patch"]))
     patched: dict[str, Any] = jsonpatch.apply_patch(copy.deepcopy(obj), patch)
     patched["metadata"]["uid"] = "job-2"

@@ -65,9 +65,9 @@ class Family:
         return tuple(dict.fromkeys(path for kind in self.kinds for path in label_paths(kind)))
 
     @property
-    def placed(self) -> bool:
+    def dispatchable(self) -> bool:
         """Whether a hub places any of the kinds."""
-        return any(kind.placed for kind in self.kinds)
+        return any(kind.dispatchable for kind in self.kinds)
 
     @property
     def suspends(self) -> tuple[Path, ...]:

@@ -87,7 +87,7 @@ def _records_only(kinds: Sequence[JobKind]) -> list[Document]:
     """Of a job that it places the hub writes its record and the status. What says so is what the webhook is not asked
     about (``cel.records_only``), and by what the hub itself knows its jobs (``placed_by_hub``).
     """
-    ours = sorted({render(kind.managed_by) for kind in kinds if kind.placed and kind.managed_by})
+    ours = sorted({render(kind.managed_by) for kind in kinds if kind.dispatchable and kind.managed_by})
     managed = " || ".join(f"{cel.step('oldObject', path)}.orValue('') == '{names.HUB_MANAGER}'" for path in ours)
     places = f"({managed}) && !('{names.ORIGIN_LABEL}' in {cel.labels_of('oldObject')})"
     same = "\n&& ".join(cel.same_but_status())
@@ -134,7 +134,7 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
 
 def placed(kinds: Sequence[JobKind]) -> list[Family]:
     """Return the kinds that a hub places, by group."""
-    return cel.families(kind for kind in kinds if kind.placed)
+    return cel.families(kind for kind in kinds if kind.dispatchable)
 
 
 def plurals_of(family: Family) -> list[str]:

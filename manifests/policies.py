@@ -21,7 +21,7 @@ from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.server.review.resources_table import Handling
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 from webhook.untyped.paths import render
 
 TARGET: Final = Path(__file__).parent / "components" / "admission-policies" / "policies.yaml"
@@ -265,7 +265,7 @@ def marked_elsewhere(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
 
     A Deployment of an AppWrapper, and its ReplicaSets.
     """
-    writers = {user for kind in kinds for user in kind.controller_users} | GateSettings().template_copiers
+    writers = {user for kind in kinds for user in kind.controller_users} | ReviewSettings().template_copiers
     return policy(
         "ValidatingAdmissionPolicy",
         "tutti-marked-elsewhere",

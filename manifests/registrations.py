@@ -232,7 +232,7 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
         new = entry(f"{family.name}-new", "/validate/jobs", rules, objectSelector=UNQUEUED, matchConditions=opts_in)
         before_or_now = f"[object, oldObject].exists(it,\n{cel.concerns('it', family)}\n)"
         opted_in = condition("opted-in-now-or-before", before_or_now)
-        conditions = [*by_others(*opted_in, rehearsed=True), *(no_record() if family.placed else ())]
+        conditions = [*by_others(*opted_in, rehearsed=True), *(no_record() if family.dispatchable else ())]
         changed = entry(family.name, "/validate/jobs", job_rules([family], "UPDATE"), matchConditions=conditions)
         entries += [new | opting_in, changed | opting_in]
     return [

@@ -34,9 +34,9 @@ from webhook.jobs.kinds.registry import of_hub, with_custom
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api
 from webhook.read_api import ReadApi, read_api
-from webhook.server.handler import Beside, Gate
+from webhook.server.handler import Beside, ReviewHandler
 from webhook.server.pods.tally import Tally
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 from webhook.server.sharding.forward import Forwarder, Peers
 from webhook.server.sharding.ownership import Ownership
 
@@ -150,7 +150,7 @@ class WebhookParts:
 
     view: View
     feeds: Feeds
-    gate: Gate
+    handler: ReviewHandler
     forwarder: Forwarder | None
 
     def problems(self) -> list[str]:
@@ -171,8 +171,8 @@ def unsynced(view: View) -> list[str]:
     return [f"{name} has not been read yet" for name in sorted(view.unsynced)]
 
 
-class _GateListener(Listener):
-    """Keeps what the gate answers from in step with the view.
+class _WebhookListener(Listener):
+    """Keeps what the handler answers from in step with the view.
 
     That is an engine on the present policy, for the one question the webhook asks it (can this ever fit?), and the
     tally of pods let pass.
@@ -218,13 +218,13 @@ def webhook(
     """
     kinds, view = job_kinds(config), View(hides_neighbours=config.hide_neighbours)
     feeds = Feeds(api, view, config, kinds, rng)
-    listener = _GateListener(view, clock)
+    listener = _WebhookListener(view, clock)
     feeds.listener = listener
     ownership = Ownership(identity, started_seconds=started_seconds, joining=started_seconds > float("-inf"))
     passing_on = None if peers is None else forwarder(ownership, peers)
-    gate = Gate(
+    handler = ReviewHandler(
         view,
-        GateSettings(
+        ReviewSettings(
             transformed=engine_settings(config).transformed,
             network_tiers=config.network_tiers,
             exempt_namespaces=frozenset((*config.exempt_namespaces, names.SYSTEM_NAMESPACE)),
@@ -240,5 +240,5 @@ def webhook(
         clock=clock,
         **({} if beside is None else {"beside": beside(), "counting": beside()}),
     )
-    listener.tally = gate.tally
-    return WebhookParts(view, feeds, gate, passing_on)
+    listener.tally = handler.tally
+    return WebhookParts(view, feeds, handler, passing_on)

@@ -21,7 +21,7 @@ from webhook.controllers.reporting.registration_watch import RegistrationWatch
 from webhook.controllers.reporting.registrations import certificates_in
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub
-from webhook.kube.server_version import say_release
+from webhook.kube.server_version import log_server_version
 from webhook.kube.watchdog import EXIT_CODE, HUNG_SECONDS, Watchdog
 from webhook.read_api import certificate_problems
 from webhook.server.http.app import Stranger, build_app, build_health_app, named_in_certificate
@@ -43,7 +43,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     if config.reviewers is not None:
         certificate.ask_clients(authority_in(config.reviewers.authority))
     api = await connect(config.kubeconfig, on_date=telling(clock))
-    saying = asyncio.create_task(say_release(api), name="release")
+    saying = asyncio.create_task(log_server_version(api), name="release")
     rng = random.Random(identity)  # noqa: S311 - jitter
     service_peers = None if config.peers else ServicePeers(api, names.SYSTEM_NAMESPACE, config.peer_service, rng)
     parts = webhook(
@@ -60,7 +60,7 @@ async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
         _trust_peers(parts.forwarder, certificate)
     connections = Connections()
     listener = await serve(
-        build_app(parts.gate, connections.close_after, lambda: connections.draining, _strangers(config)),
+        build_app(parts.handler, connections.close_after, lambda: connections.draining, _strangers(config)),
         config.listen.host,
         config.listen.webhook_port,
         tls=certificate.context,
@@ -112,7 +112,7 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
 
     clock, identity = ApiServersClock(), _identity(config)
     api = await connect(config.kubeconfig, on_date=telling(clock))
-    saying = asyncio.create_task(say_release(api), name="release")
+    saying = asyncio.create_task(log_server_version(api), name="release")
     watchdog = Watchdog()
     watchdog.start()
     parts = reconciler(

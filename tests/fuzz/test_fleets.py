@@ -35,7 +35,7 @@ from webhook.server.sharding import peers
 from webhook.untyped.editing import Blocked
 from webhook.wire.nesting import shallow
 
-PLACED: Final = [kind for kind in KINDS.values() if kind.placed]
+PLACED: Final = [kind for kind in KINDS.values() if kind.dispatchable]
 JOB: Final = KINDS["Job.batch"]
 DISPATCH: Final = Dispatch(DispatchPhase.GRANTED, Offer(1, 1), "m1", "cluster", "job-1", "4", "", ())
 

@@ -14,7 +14,7 @@ from tests.fuzz.objects import METADATA, OTHERS, POLICY, REAL
 from tests.fuzz.strategies import JSON, SHORT, changed, json_bytes
 from tests.unit.server.reviews import ACCOUNT, ALICE, JOB_CONTROLLER, reservation, view, with_ledger
 from webhook.jobs.kinds.registry import KINDS
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.http.worker_thread import OneThread
 from webhook.server.review.answer import Refusal
 from webhook.server.review.resources_table import ResourcesTable, Row
@@ -41,7 +41,7 @@ def reviewed(
 
 # Calls are counted on one thread. Where the loop's time is looked at, the process's threads are there, too.
 BESIDE: Final[dict[str, Any]] = {} if SHORT else {"beside": OneThread(), "counting": OneThread()}
-GATE = Gate(with_ledger(view(), reservation()), **BESIDE)
+GATE = ReviewHandler(with_ledger(view(), reservation()), **BESIDE)
 
 
 @at_best
@@ -147,13 +147,13 @@ def test_memory_returns_whatever_reviews_came(data: st.DataObject) -> None:
     raw = data.draw(json_bytes(changed(st.just(pod), 2)))
     path = data.draw(st.sampled_from(["/validate/pods", "/mutate/pods"]))
     body = reviewed(raw, b"null", "CREATE", "/v1", "pods").replace(b"review-1", b"NAME" * 20)
-    gate = Gate(with_ledger(view(), reservation()))
+    handler = ReviewHandler(with_ledger(view(), reservation()))
 
     async def flood(first: int) -> None:
         for number in range(first, first + 12):
             name = f"n{number}".encode()
             space = b"team-a" if number % 2 else name
-            await gate.review(path, body.replace(b"NAME", name).replace(b"team-a", space), 1.0)
+            await handler.review(path, body.replace(b"NAME", name).replace(b"team-a", space), 1.0)
 
     asyncio.run(flood(0))
     gc.collect()

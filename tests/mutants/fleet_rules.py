@@ -71,7 +71,7 @@ FLEET_MUTANTS: Final = (
         "P2",
         "the hub's quota is held while a member may run the job",
         "webhook/controllers/gangs/assess.py",
-        "    if job is not None and job.placed:\n",
+        "    if job is not None and job.dispatched:\n",
         "    if False:\n",
         f"{UNIT}/fleet/test_hub_quota.py",
     ),

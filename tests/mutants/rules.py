@@ -198,7 +198,7 @@ MUTANTS: Final = (
         "2",
         "a stopped gang's entry stays until its pods are gone",
         ASSESS,
-        "    if pods_present:\n        return Step.SWEEP if overdue else Step.NOTHING\n",
+        "    if pods_present:\n        return Step.DELETE_PODS if overdue else Step.NOTHING\n",
         "",
         ASSESS_TESTS,
     ),

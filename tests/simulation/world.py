@@ -46,7 +46,7 @@ from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.sharding.forward import Forwarder
 
 SMALL_PAGE_BYTES: Final = 300
@@ -63,16 +63,16 @@ UNLISTABLE: Final = (
 class PeerlessForwarder(Forwarder):
     """Passes pod reviews to the owning replica by a call instead of a connection."""
 
-    gates: Mapping[str, Gate]
+    handlers: Mapping[str, ReviewHandler]
 
     async def _post(self, url: str, path: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes] | None:
-        gate = self.gates[url.removeprefix("sim://")]
-        assert gate.forwarder is not None
-        gate.forwarder.ownership.join(self._now())
-        return await gate.review(path, body, timeout_seconds, hopped=True)
+        handler = self.handlers[url.removeprefix("sim://")]
+        assert handler.forwarder is not None
+        handler.forwarder.ownership.join(self._now())
+        return await handler.review(path, body, timeout_seconds, hopped=True)
 
     async def _healthy(self, url: str) -> bool:
-        return url.removeprefix("sim://") in self.gates
+        return url.removeprefix("sim://") in self.handlers
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ class World:
         if self.weather.hidden:
             self.config = self.config.model_copy(update={"hide_neighbours": True, "events_per_second": 20.0})
         self.replicas: dict[str, Replica] = {}
-        self.gates: dict[str, Gate] = {}
+        self.handlers: dict[str, ReviewHandler] = {}
         self.parts: dict[str, assembly.ReconcilerParts] = {}
         self.calm = False
         self.put_back = Counter[tuple[bool, bool]]()
@@ -308,8 +308,8 @@ class World:
             started_seconds=asyncio.get_running_loop().time(),
         )
         assert isinstance(parts.forwarder, PeerlessForwarder)
-        parts.forwarder.gates = self.gates
-        self.gates[name] = parts.gate
+        parts.forwarder.handlers = self.handlers
+        self.handlers[name] = parts.handler
         self.replicas[name] = Replica(api, self.spawn(parts.run()))
 
     def _api(self, user: User, on_write: Any, on_date: Callable[[float], object]) -> SimulatedApi:
@@ -396,12 +396,14 @@ class World:
             await asyncio.sleep(chance.uniform(30, 60))
             if self.weather.crash == 0:
                 assert any(parts.reconciler.leading for parts in self.parts.values()), f"nobody leads without {kind}"
-                assert all(gate.view.synced for gate in self.gates.values()), f"no webhook is ready without {kind}"
+                assert all(handler.view.synced for handler in self.handlers.values()), (
+                    f"no webhook is ready without {kind}"
+                )
             unlistable.discard(kind)
 
     def restart_webhooks(self) -> None:
         """End all webhooks, and begin others that remember nothing."""
-        for name in sorted(self.gates):
+        for name in sorted(self.handlers):
             self.replicas[name].api.sever()
             self.replicas[name].task.cancel()
             self._start_webhook(name)
@@ -451,9 +453,9 @@ class World:
     # -- admission -------------------------------------------------------------------------------------------------
 
     async def _review(self, path: str, body: bytes) -> bytes:
-        gate = self.gates[self.rng.choice(sorted(self.gates))]
+        handler = self.handlers[self.rng.choice(sorted(self.handlers))]
         await asyncio.sleep(self.rng.uniform(0, 0.01))
-        status, answer = await gate.review(path, body, 2.5)
+        status, answer = await handler.review(path, body, 2.5)
         if status != 200:
             raise RuntimeError(f"webhook answered {status}")
         if self.weather.hidden:

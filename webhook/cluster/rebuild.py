@@ -83,7 +83,7 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
     admission = job.admission or stopped_from
     if admission is None or job.gang is None:
         return None
-    present = view.present(job.namespace, job.uid) + job.placed
+    present = view.present(job.namespace, job.uid) + job.dispatched
     if present == 0 and (job.finished is not None or job.deleting or (job.suspended and not job.active)):
         # Nor does the controller of one that is being deleted create any more, whatever keeps the object.
         return None
@@ -227,7 +227,7 @@ def uncounted(view: View) -> list[str]:
         if pod.gang is not None and not pod.terminal and not pod.gated
         if not _is_counted(pod.gang, view)
     ]
-    return pods + [job.key for job in view.jobs.values() if job.placed and not _is_counted(job.uid, view)]
+    return pods + [job.key for job in view.jobs.values() if job.dispatched and not _is_counted(job.uid, view)]
 
 
 def _is_counted(uid: str, view: View) -> bool:

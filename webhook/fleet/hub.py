@@ -70,7 +70,7 @@ class Hub:
         hides_neighbours: bool = False,
         dead_man: bool = False,
     ) -> None:
-        self.kinds = {key: kind for key, kind in kinds.items() if kind.placed}
+        self.kinds = {key: kind for key, kind in kinds.items() if kind.dispatchable}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
         self.fleet = Fleet(api, reached, clock, unswept=set(reached))
         self._rng = rng

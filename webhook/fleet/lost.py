@@ -91,7 +91,7 @@ async def _gangs(
     api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool
 ) -> AsyncIterator[str]:
     fleet = Fleet(api, {}, clock)
-    for kind in (kind for kind in kinds.values() if kind.placed):
+    for kind in (kind for kind in kinds.values() if kind.dispatchable):
         async for namespace, name in _jobs(api, kind):
             if await _given_up(FleetJob(fleet, kind, namespace, name), member, dry_run=dry_run):
                 yield f"{kind.kind} {namespace}/{name}"

@@ -21,7 +21,7 @@ TRIED: Final = ((1, 33), (1, 36))
 """The releases between which the end-to-end tests were run."""
 
 
-async def say_release(api: Api) -> None:
+async def log_server_version(api: Api) -> None:
     """Log the release of the API server, and warn of one that is too old or was never tried; never fails."""
     try:
         version = str(orjson.loads(await api.request("GET", "/version"))["gitVersion"])

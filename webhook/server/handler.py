@@ -40,7 +40,7 @@ from webhook.server.review.decision_log import TEXT_CHARS_MAX, DecisionLog
 from webhook.server.review.job_facts import JobRules
 from webhook.server.review.pod_facts import Misshapen
 from webhook.server.review.resources_table import Handling, ResourcesTable
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 from webhook.server.sharding.forward import Forwarder
 from webhook.server.validate_policy import PolicyObject, PolicyObjects
 from webhook.server.validate_policy import judge as judge_policy
@@ -70,13 +70,13 @@ async def _at_once(work: Callable[[], T]) -> T:
 POLICY_PATH: Final = "/validate/policy"
 
 
-class Gate:
+class ReviewHandler:
     """Decides admission reviews from one view of one cluster."""
 
     def __init__(
         self,
         view: View,
-        settings: GateSettings | None = None,
+        settings: ReviewSettings | None = None,
         *,
         kinds: Mapping[str, JobKind] = KINDS,
         context: Callable[[], ReadContext] = ReadContext,
@@ -93,7 +93,7 @@ class Gate:
         former, which may take seconds. ``clock`` tells the time as the API server writes it.
         """
         self.view = view
-        self.settings = settings or GateSettings()
+        self.settings = settings or ReviewSettings()
         self.forwarder = forwarder
         self.table = ResourcesTable((kind.group, kind.plural) for kind in kinds.values())
         self.tally = Tally(view.fences.has_pod, pods_heard_seconds)

@@ -115,7 +115,7 @@ async def test_policy_in_a_config_map_is_read_when_it_changes_and_not_for_each_r
         monkeypatch.setattr(config_map, "documents", counted)
         for number in range(3):
             review_of = review(cohort, resource="cohorts", namespace="", uid=f"review-{number}")
-            assert (await parts.gate.review("/validate/policy", review_of, 1.0))[0] == 200
+            assert (await parts.handler.review("/validate/policy", review_of, 1.0))[0] == 200
         assert read == []
         path = "/api/v1/namespaces/tutti-system/configmaps/tutti-policy"
         changed = written.replace("name: q", "name: r")

@@ -94,10 +94,10 @@ async def test_what_all_need_is_waited_for(resource: str) -> None:
 async def test_jobs_of_an_unread_kind_are_refused_and_others_are_not() -> None:
     async with started("jobsets.jobset.x-k8s.io") as (_, parts):
         refused = {**JOB, "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"suspend": True}}
-        answer = await ask(parts.gate, "/validate/jobs", review(refused))
+        answer = await ask(parts.handler, "/validate/jobs", review(refused))
         assert answer.code == 503
         assert "conversion webhook" in answer.message
-        assert (await ask(parts.gate, "/validate/jobs", review(job()))).code != 503
+        assert (await ask(parts.handler, "/validate/jobs", review(job()))).code != 503
 
 
 WATCHES_END_SECONDS = 320.0
@@ -107,13 +107,13 @@ WATCHES_END_SECONDS = 320.0
 async def test_jobs_of_a_kind_that_was_read_once_are_refused_as_soon_as_it_is_not() -> None:
     async with started() as (cluster, parts):
         new = {**JOB, "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"suspend": True}}
-        assert (await ask(parts.gate, "/validate/jobs", review(new))).code != 503
+        assert (await ask(parts.handler, "/validate/jobs", review(new))).code != 503
         cluster.router.unlistable.add("jobsets.jobset.x-k8s.io")
         await asyncio.sleep(WATCHES_END_SECONDS)
         assert list(parts.view.unread) == ["JobSet.jobset.x-k8s.io"]
         assert unread_feeds() == ["JobSet.jobset.x-k8s.io/v1alpha2"]
         assert parts.view.synced
-        answer = await ask(parts.gate, "/validate/jobs", review(new))
+        answer = await ask(parts.handler, "/validate/jobs", review(new))
         assert answer.code == 503
         assert "conversion webhook" in answer.message
         assert waits(parts) is None, "a Job is none of them"
@@ -121,7 +121,7 @@ async def test_jobs_of_a_kind_that_was_read_once_are_refused_as_soon_as_it_is_no
         await asyncio.sleep(45)
         assert parts.view.unread == {}
         assert not unread_feeds()
-        assert (await ask(parts.gate, "/validate/jobs", review(new))).code != 503
+        assert (await ask(parts.handler, "/validate/jobs", review(new))).code != 503
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ async def test_a_job_of_which_nobody_knows_whether_a_queue_holds_it_is_refused()
         assert list(parts.view.unread) == [NAMESPACE_QUEUES]
         unlabelled = job()
         unlabelled["metadata"].pop("labels", None)
-        assert (await ask(parts.gate, "/validate/jobs", review(unlabelled))).code == 503
+        assert (await ask(parts.handler, "/validate/jobs", review(unlabelled))).code == 503
         labelled = job()
         labelled["metadata"]["labels"] = {"tutti.dev/queue-name": "lq"}
-        assert (await ask(parts.gate, "/validate/jobs", review(labelled))).code != 503
+        assert (await ask(parts.handler, "/validate/jobs", review(labelled))).code != 503

@@ -283,7 +283,7 @@ async def fleet(
 @asynccontextmanager
 async def tutti(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIterator[None]:
     """Run a webhook and a reconciler for a cluster."""
-    gate = assembly.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
+    served = assembly.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
 
     async def reconcile(number: int = 0) -> None:
         """Run a reconciler, and another one when it ends because its cluster was set back."""
@@ -294,7 +294,7 @@ async def tutti(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIt
             running.append(asyncio.create_task(reconcile(number + 1)))
 
     async def review(path: str, body: bytes) -> bytes:
-        _, answer = await gate.gate.review(path, body, 2.5)
+        _, answer = await served.handler.review(path, body, 2.5)
         return answer
 
     jobs = Rule(frozenset({"CREATE", "UPDATE"}), ANY, ANY, frozenset(PLURALS.values()))
@@ -314,7 +314,7 @@ async def tutti(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIt
             ),
         ),
     )
-    running = [asyncio.create_task(gate.run()), asyncio.create_task(reconcile())]
+    running = [asyncio.create_task(served.run()), asyncio.create_task(reconcile())]
     await asyncio.sleep(3)
     try:
         yield

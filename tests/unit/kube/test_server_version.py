@@ -11,7 +11,7 @@ from webhook.assembly import job_kinds
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.kube.server_version import problem_of, say_release
+from webhook.kube.server_version import log_server_version, problem_of
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 
@@ -30,7 +30,7 @@ def test_of_an_older_release_it_is_said_which_were_tried_and_below_the_oldest_th
 async def test_the_release_is_said_once_and_warned_of_when_it_is_too_old(release: int, said: list[str]) -> None:
     async with SimulatedCluster(Random(1), release=release) as cluster:
         with capture_logs() as lines:
-            await say_release(cluster.api())
+            await log_server_version(cluster.api())
         assert [line["event"].removesuffix("_untried") for line in lines] == said
         assert lines[0]["version"] == f"v1.{release}.0+simulated"
 

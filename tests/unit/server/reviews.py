@@ -1,4 +1,4 @@
-"""AdmissionReviews, jobs and pods as short builders, and a gate over a view that a test can fill."""
+"""AdmissionReviews, jobs and pods as short builders, and a handler over a view that a test can fill."""
 
 import base64
 import copy
@@ -16,10 +16,10 @@ from webhook.core.notation import names
 from webhook.core.quota.fence import Fence
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
-from webhook.server.handler import Gate
-from webhook.server.review.settings import GateSettings
+from webhook.server.handler import ReviewHandler
+from webhook.server.review.settings import ReviewSettings
 
-ACCOUNT = GateSettings().account
+ACCOUNT = ReviewSettings().account
 ALICE = "alice@example.com"
 JOB_CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 JOBSET_CONTROLLER = "system:serviceaccount:jobset-system:jobset-controller-manager"
@@ -168,9 +168,9 @@ class Answered:
         return jsonpatch.apply_patch(obj, self.patch)
 
 
-async def ask(gate: Gate, path: str, body: bytes, seconds: float = SECONDS) -> Answered:
+async def ask(handler: ReviewHandler, path: str, body: bytes, seconds: float = SECONDS) -> Answered:
     """Send one review and return the verified answer."""
-    return Answered(*await gate.review(path, body, seconds), uid=None)
+    return Answered(*await handler.review(path, body, seconds), uid=None)
 
 
 def view(*, fenced: bool = True, trusted: bool = True) -> View:
@@ -220,6 +220,6 @@ def stored(name: str = "train", *, suspend: bool = True, uid: str = "job-1", **m
     return obj
 
 
-async def create(gate: Gate, obj: dict[str, Any], user: str = ALICE) -> Answered:
+async def create(handler: ReviewHandler, obj: dict[str, Any], user: str = ALICE) -> Answered:
     """Return the answer to the creation of a job."""
-    return await ask(gate, "/validate/jobs", review(obj, user=user))
+    return await ask(handler, "/validate/jobs", review(obj, user=user))

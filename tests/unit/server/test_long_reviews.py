@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.server.reviews import Answered, pod, review, view
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.wire import nesting
 
 PARTS_MAX = 2
@@ -28,7 +28,7 @@ def crowded(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", ["/validate/pods", "/mutate/pods"])
 async def test_no_turn_of_the_loop_looks_through_more_than_a_part_of_a_long_review(path: str) -> None:
-    gate = Gate(view())
+    handler = ReviewHandler(view())
     body = review(crowded("p"), old=crowded("p"), operation="UPDATE", resource="pods")
     parts: Counter[int] = Counter()
     decoded: Counter[int] = Counter()
@@ -49,7 +49,7 @@ async def test_no_turn_of_the_loop_looks_through_more_than_a_part_of_a_long_revi
     beside = asyncio.create_task(others())
     sys.setprofile(note)
     try:
-        answer = await gate.review(path, body, 5.0)
+        answer = await handler.review(path, body, 5.0)
     finally:
         sys.setprofile(None)
         beside.cancel()

@@ -12,7 +12,7 @@ from webhook.dialects.compiler import compile_policy
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 FLAVOR = {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "any"}, "spec": {}}
@@ -59,7 +59,7 @@ async def deleted(obj: dict[str, Any], seen: View, user: str = ALICE) -> Any:
         namespace=obj["metadata"].get("namespace", ""),
         user=user,
     )
-    return await ask(Gate(seen, policy_objects=lambda plural: STORED), "/validate/policy", body)
+    return await ask(ReviewHandler(seen, policy_objects=lambda plural: STORED), "/validate/policy", body)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ async def test_what_the_config_map_defines_does_not_vanish_from_it_either() -> N
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": yaml.dump_all(objects)}}
 
     whole = config_map(QUEUE, IDLE, FLAVOR)
-    gate = Gate(world("research-cq"), policy_objects=lambda plural: (QUEUE, IDLE, FLAVOR))
+    handler = ReviewHandler(world("research-cq"), policy_objects=lambda plural: (QUEUE, IDLE, FLAVOR))
     for after, allowed in ((config_map(QUEUE, FLAVOR), True), (config_map(IDLE, FLAVOR), False), (None, False)):
         operation = "DELETE" if after is None else "UPDATE"
         body = review(after, old=whole, operation=operation, namespace="tutti-system", resource="configmaps")
-        assert (await ask(gate, "/validate/policy", body)).allowed is allowed
+        assert (await ask(handler, "/validate/policy", body)).allowed is allowed
 
 
 def tree(*leaves: str) -> dict[str, Any]:
@@ -137,9 +137,9 @@ async def test_a_leaf_that_holds_a_gang_is_not_taken_out_of_the_tree(
     queue: str, after: dict[str, Any], allowed: bool
 ) -> None:
     before = tree("leaf", "other")
-    gate = Gate(world(queue), policy_objects=lambda plural: (*STORED[:-2], before, FLAVOR))
+    handler = ReviewHandler(world(queue), policy_objects=lambda plural: (*STORED[:-2], before, FLAVOR))
     body = review(after, old=before, operation="UPDATE", resource="elasticquotatrees", namespace="kube-system")
-    answer = await ask(gate, "/validate/policy", body)
+    answer = await ask(handler, "/validate/policy", body)
     assert answer.allowed is allowed, answer.message
     if not allowed:
         assert f"leaf {queue} of" in answer.message

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.unit.server.reviews import Answered, ask, review, view
 from webhook.dialects.config_map import LENGTH_MAX
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 GROUP = "kueue.x-k8s.io/v1beta1"
 
@@ -24,10 +24,10 @@ FLAVOR = {"apiVersion": GROUP, "kind": "ResourceFlavor", "metadata": {"name": "d
 
 
 async def judge(obj: dict[str, Any], *stored: dict[str, Any], old: dict[str, Any] | None = None) -> Answered:
-    gate = Gate(view(), policy_objects=lambda plural: stored)
+    handler = ReviewHandler(view(), policy_objects=lambda plural: stored)
     operation = "CREATE" if old is None else "UPDATE"
     body = review(obj, old=old, operation=operation, resource=f"{obj['kind'].lower()}s", namespace="")
-    return await ask(gate, "/validate/policy", body)
+    return await ask(handler, "/validate/policy", body)
 
 
 async def test_a_good_queue_is_stored_in_silence() -> None:
@@ -63,16 +63,16 @@ def config_map(text: str) -> dict[str, Any]:
 
 
 async def test_the_policy_config_map_is_judged_as_a_whole() -> None:
-    gate = Gate(view())
+    handler = ReviewHandler(view())
     for text, code in (("kind: [", 422), ("", 200), ("just text", 422)):
         body = review(config_map(text), namespace="tutti-system", resource="configmaps")
-        assert (await ask(gate, "/validate/policy", body)).code == code
+        assert (await ask(handler, "/validate/policy", body)).code == code
 
 
 async def test_no_config_map_grows_longer_than_a_loop_reads_at_once_and_one_that_is_stays_editable() -> None:
     async def changed(before: str, after: str) -> Answered:
         body = review(config_map(after), old=config_map(before), operation="UPDATE", resource="configmaps")
-        return await ask(Gate(view()), "/validate/policy", body)
+        return await ask(ReviewHandler(view()), "/validate/policy", body)
 
     allowed, long = "#" * LENGTH_MAX, "#" * (LENGTH_MAX + 1)
     assert (await changed("", allowed)).allowed
@@ -84,11 +84,11 @@ async def test_no_config_map_grows_longer_than_a_loop_reads_at_once_and_one_that
 
 
 async def test_deletion_passes_and_other_operations_do_not() -> None:
-    gate = Gate(view())
+    handler = ReviewHandler(view())
     body = review(None, old=cluster_queue(), operation="DELETE", resource="clusterqueues", namespace="")
-    assert (await ask(gate, "/validate/policy", body)).allowed
+    assert (await ask(handler, "/validate/policy", body)).allowed
     body = review(cluster_queue(), operation="CONNECT", resource="clusterqueues", namespace="")
-    assert (await ask(gate, "/validate/policy", body)).code == 400
+    assert (await ask(handler, "/validate/policy", body)).code == 400
 
 
 def nested(levels: int, names: int = 0) -> dict[str, Any]:
@@ -134,7 +134,7 @@ async def test_a_local_queue_keeps_its_target_though_no_other_is_looked_at() -> 
         asked.append(plural)
         return [cluster_queue(), FLAVOR]
 
-    gate = Gate(view(), policy_objects=stored)
+    handler = ReviewHandler(view(), policy_objects=stored)
     for target, allowed in (("research", True), ("another", False)):
         body = review(
             local_queue(target) | {"metadata": {"name": "lq", "namespace": "team-a", "labels": {"a": "b"}}},
@@ -143,5 +143,5 @@ async def test_a_local_queue_keeps_its_target_though_no_other_is_looked_at() -> 
             resource="localqueues",
             namespace="team-a",
         )
-        assert (await ask(gate, "/validate/policy", body)).allowed is allowed
+        assert (await ask(handler, "/validate/policy", body)).allowed is allowed
     assert set(asked) == {"localqueues"}

@@ -1,4 +1,4 @@
-"""A served gate and raw HTTP: what goes over the socket is written by the test, byte for byte."""
+"""A served handler and raw HTTP: what goes over the socket is written by the test, byte for byte."""
 
 import asyncio
 import ssl
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.http.app import Stranger, build_app
 from webhook.server.http.listener import Connections, ListeningApp, serve
 
@@ -51,7 +51,7 @@ class Wire:
 
 
 class Served:
-    """A listening gate."""
+    """A listening handler."""
 
     def __init__(self, listener: ListeningApp, connections: Connections, host: str, tls: ssl.SSLContext | None) -> None:
         self.listener = listener
@@ -95,16 +95,16 @@ def post(body: bytes, target: str = "/validate/jobs?timeout=3s", **headers: str)
 
 @asynccontextmanager
 async def served(
-    gate: Gate,
+    handler: ReviewHandler,
     *,
     tls: ssl.SSLContext | None = None,
     trust: ssl.SSLContext | None = None,
     port: int = 0,
     stranger: Stranger = lambda request: False,
 ) -> AsyncIterator[Served]:
-    """Serve ``gate`` on loopback for the length of a test."""
+    """Serve ``handler`` on loopback for the length of a test."""
     connections = Connections(spread=lambda: 0.5)
-    app = build_app(gate, connections.close_after, lambda: connections.draining, stranger)
+    app = build_app(handler, connections.close_after, lambda: connections.draining, stranger)
     listener = await serve(app, "127.0.0.1", port, tls=tls, connections=connections)
     try:
         yield Served(listener, connections, "127.0.0.1", trust)

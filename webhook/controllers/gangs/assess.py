@@ -42,7 +42,7 @@ class Step(StrEnum):
     queue again."""
     CLEAR = "clear"
     """Stopped, but the start time of its last run freezes its templates: clear that, so that it can start again."""
-    SWEEP = "sweep"
+    DELETE_PODS = "delete pods"
     """Stopping, and its controller will not stop its pods, or has not for long, or the job is gone: delete them."""
     RESTORE = "restore"
     """Stopped and released: give its template back what its owner wrote."""
@@ -57,18 +57,18 @@ def assess(
     of a fleet may have some, quota stays held (ledger rules 2 and 8). ``voided``: this leadership has written the job
     since its entry says stopping (rule 4); ``overdue``: so long ago that its controller fails on it.
     """
-    if job is not None and job.placed:
+    if job is not None and job.dispatched:
         # As many as there may be in a member.
         pods_present += 1
     if reservation is None:
         return _unreserved(job, pods_present)
     if job is None and pods_present:
         # Its pods were let go, by their labels or from above: nobody but us would stop them.
-        return Step.NOTHING if reservation.stopping is None or reservation.adopted else Step.SWEEP
+        return Step.NOTHING if reservation.stopping is None or reservation.adopted else Step.DELETE_PODS
     if job is None:
         return Step.RELEASE
     if pods_present and reservation.stopping is not None and not reservation.adopted and _left_alone(job):
-        return Step.SWEEP
+        return Step.DELETE_PODS
     if job.finished is not None:
         return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING
     if job.deleting and not job.suspended and pods_present == 0:
@@ -123,7 +123,7 @@ def _stopping(job: JobRecord, pods_present: int, voided: bool, overdue: bool) ->
     if not voided:
         return Step.VOID
     if pods_present:
-        return Step.SWEEP if overdue else Step.NOTHING
+        return Step.DELETE_PODS if overdue else Step.NOTHING
     # Its controller must have seen the suspension too: one that lags could still be creating pods. Of an object that is
     # being deleted it does not report that any more; and whoever may edit the job can keep it from ever doing so, such
     # as by what its controller cannot read on the Jobs of a JobSet. Pods that it makes later are refused.

@@ -157,7 +157,7 @@ def stopping(step: Step, job: JobRecord, pods: Iterable[PodRecord], requeue: Req
     return Effect(step, job, pods=tuple(writes)) if writes else None
 
 
-def sweeping(reservation: Reservation, pods: Iterable[PodRecord]) -> Effect | None:
+def deleting(reservation: Reservation, pods: Iterable[PodRecord]) -> Effect | None:
     """Return the effect that deletes what is left of a gang whose job is gone."""
     gone = JobRecord(
         kind=reservation.kind,
@@ -181,7 +181,7 @@ def sweeping(reservation: Reservation, pods: Iterable[PodRecord]) -> Effect | No
         has_annotations=False,
     )
     writes = tuple(PodWrite(pod, None) for pod in pods if pod.live)
-    return Effect(Step.SWEEP, gone, pods=writes) if writes else None
+    return Effect(Step.DELETE_PODS, gone, pods=writes) if writes else None
 
 
 def told(pod: PodRecord) -> bool:

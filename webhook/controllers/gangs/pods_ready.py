@@ -25,7 +25,7 @@ from webhook.cluster.view import NODES, View
 from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.interning import shared
+from webhook.core.model.interning import interned
 from webhook.core.model.pods import PodRecord
 from webhook.core.notation.counted import counted, does
 from webhook.core.reasons.eviction import ATTEMPTS_USED_UP, NO_NODE_LEFT, START_TIMEOUT
@@ -56,7 +56,7 @@ class _Progress:
     """Unix time since which some of its pods fit no node."""
     before: frozenset[str] = _NOBODY
     """Uids of pods of a Job that had ended before the first look."""
-    spared: Mapping[str, int] = field(default_factory=lambda: shared({}))
+    spared: Mapping[str, int] = field(default_factory=lambda: interned({}))
     """Of the pods that a Job wants, those that were not needed any more at the first look."""
     ready: bool = False
     """At the last look."""

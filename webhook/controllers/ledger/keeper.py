@@ -187,7 +187,7 @@ class LedgerKeeper(LeasedWriter):
             stored[page.name] = page
             await self.renew_if_due()
         found = {name: Found(each.uid, each.data) for name, each in stored.items()}
-        beside = ledger_pages.placed(index, found)
+        beside = ledger_pages.unlisted(index, found)
         decoded: dict[str, Ledger] = {}
         listed = list(index.pages)
         for first in range(0, len(listed), AT_ONCE):
@@ -332,7 +332,7 @@ class LedgerKeeper(LeasedWriter):
         asked = [(entry_bytes(*gang), self._joined(gang[0])) for gang in gangs]
         homes: dict[str, str] = {}
         fresh, room = "", 0
-        for gang, (size, _), page in zip(gangs, asked, self._layout.place(asked), strict=True):
+        for gang, (size, _), page in zip(gangs, asked, self._layout.assign(asked), strict=True):
             if page is None and size > room:
                 fresh, room = await self._new_page(), ledger_pages.PAGE_BYTES
             if page is None:
@@ -473,7 +473,7 @@ class LedgerKeeper(LeasedWriter):
 
     async def _spread(self, ledger: Ledger) -> tuple[Ledger, dict[str, Kept]]:
         """Write all but what the index takes on new pages; return the index, and the pages."""
-        shares = ledger_pages.shares(filing.gangs(ledger.entries.values()))
+        shares = ledger_pages.distribute(filing.gangs(ledger.entries.values()))
         pages: dict[str, Kept] = {}
         for share in shares[1:]:
             # Many pages take longer than the lease. One whose creation got lost holds nothing, and is in nobody's way.

@@ -64,16 +64,16 @@ class Steps:
                 self.lift(job, reservation, batch)
             case Step.END if job is not None and reservation is not None:
                 self.stops.gang(reservation, ENDED, batch, gated_pods.ended(job))
-            case Step.STOP | Step.VOID | Step.SUSPEND | Step.SWEEP if job is not None:
+            case Step.STOP | Step.VOID | Step.SUSPEND | Step.DELETE_PODS if job is not None:
                 requeue, held = self.stops.requeue(job, reservation), requeues.is_hold(job, reservation)
                 pods = self.feeds.view.fences.pods_of(job.namespace, job.uid)
-                if step is not Step.SWEEP and not gated_pods.is_pod_group(job):
+                if step is not Step.DELETE_PODS and not gated_pods.is_pod_group(job):
                     self._write(step, job, patches.stop(job, requeue, held, kinds=self.feeds.kinds), batch)
                 elif deletes := gated_pods.stopping(step, job, pods, requeue):
                     batch.effects[job.uid] = deletes
-            case Step.SWEEP if reservation is not None:
+            case Step.DELETE_PODS if reservation is not None:
                 pods = self.feeds.view.fences.pods_of(reservation.namespace, reservation.uid)
-                if deletes := gated_pods.sweeping(reservation, pods):
+                if deletes := gated_pods.deleting(reservation, pods):
                     batch.effects[reservation.uid] = deletes
             case Step.CLEAR if job is not None:
                 batch.effects[job.uid] = Effect(step.value, job, patches.clear(job), subresource="status")

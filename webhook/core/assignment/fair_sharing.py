@@ -18,7 +18,7 @@ from webhook.core.assignment.preemption import (
     fill_back,
     own_candidates,
     was_given,
-    within_own,
+    within_nominal,
 )
 from webhook.core.model.policy import PreemptionPolicy
 from webhook.core.notation.amounts import FlavorResource
@@ -151,7 +151,7 @@ def fair_targets(
     """
     preemptor.usage.add(preemptor.vertex, amounts)
     # As it stands: what its own victims leave behind entitles the gang to nobody else's.
-    entitled = within_own(preemptor.usage, preemptor.vertex, needs)
+    entitled = within_nominal(preemptor.usage, preemptor.vertex, needs)
     pending: dict[Vertex, list[Candidate]] = {}
     own = own_candidates(preemptor, needs)
     if own:
@@ -165,7 +165,7 @@ def fair_targets(
         for vertex in preemptor.vertex.root.below():
             if not vertex.is_queue or vertex is preemptor.vertex or not vertex.reclaimable:
                 continue
-            if within_own(preemptor.usage, vertex, needs):
+            if within_nominal(preemptor.usage, vertex, needs):
                 continue
             found = [
                 Candidate(allocation, vertex, Variant.FAIR_SHARING)
@@ -193,7 +193,7 @@ def _held_by_own(search: _Search, candidate: Candidate) -> bool:
     side = search.sides(candidate.vertex)[1]
     search.preemptor.give_back(candidate)
     path = list(candidate.vertex.path())
-    held = any(within_own(search.usage, vertex, search.needs) for vertex in path[: path.index(side) + 1])
+    held = any(within_nominal(search.usage, vertex, search.needs) for vertex in path[: path.index(side) + 1])
     search.preemptor.take(candidate)
     return held
 

@@ -185,7 +185,7 @@ def was_given(allocation: Allocation, keys: frozenset[FlavorResource]) -> bool:
     return not keys.isdisjoint(allocation.amounts)
 
 
-def within_own(usage: Usage, vertex: Vertex, keys: Iterable[FlavorResource]) -> bool:
+def within_nominal(usage: Usage, vertex: Vertex, keys: Iterable[FlavorResource]) -> bool:
     """Return whether ``vertex`` uses at most what its subtree owns, for all of ``keys``."""
     return all(usage.of(vertex, key) <= vertex.subtree.get(key, 0) for key in keys)
 
@@ -212,7 +212,7 @@ def may_be_stopped(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> It
         policy = rules.within_queue if vertex is preemptor.vertex else rules.reclaim_within_cohort
         if policy is PreemptionPolicy.NEVER:
             continue
-        if vertex is not preemptor.vertex and (not vertex.reclaimable or within_own(usage, vertex, needs)):
+        if vertex is not preemptor.vertex and (not vertex.reclaimable or within_nominal(usage, vertex, needs)):
             continue
         for allocation in preemptor.allocations.to_look_at(vertex.name):
             if was_given(allocation, needs) and preemptor.may_stop(allocation, policy):
@@ -230,10 +230,10 @@ def _reclaim_candidates(
     without: list[Candidate] = []
     if preemptor.queue.preemption.reclaim_within_cohort is PreemptionPolicy.NEVER:
         return with_advantage, without
-    advantage, rest = _fits_own(preemptor.usage, preemptor.vertex, amounts)
+    advantage, rest = _fits_nominal(preemptor.usage, preemptor.vertex, amounts)
     # A queue that may not borrow and uses all it owns can take nothing back: only hierarchical advantage counts then.
     # Nor can one that the gang takes beyond what it owns, unless a gang of its own goes.
-    within_own_quota = _below_own(preemptor, needs) and (advantage or own)
+    within_own_quota = _below_nominal(preemptor, needs) and (advantage or own)
     takes_back = within_own_quota or not _may_not_borrow(preemptor)
     below: Vertex = preemptor.vertex
     for cohort in list(preemptor.vertex.path())[1:]:
@@ -241,12 +241,12 @@ def _reclaim_candidates(
         for queue in reach:
             found = _of_queue(preemptor, queue, cohort, needs, advantage)
             (with_advantage if advantage else without).extend(found)
-        fits, rest = _fits_own(preemptor.usage, cohort, rest)
+        fits, rest = _fits_nominal(preemptor.usage, cohort, rest)
         advantage, below = advantage or fits, cohort
     return preemptor.in_order(with_advantage), preemptor.in_order(without)
 
 
-def _fits_own(usage: Usage, vertex: Vertex, amounts: AmountsByFlavor) -> tuple[bool, dict[FlavorResource, int]]:
+def _fits_nominal(usage: Usage, vertex: Vertex, amounts: AmountsByFlavor) -> tuple[bool, dict[FlavorResource, int]]:
     """Return whether ``amounts`` fit what ``vertex`` owns, and what of them lies beyond its private quota."""
     fits = not any(usage.borrowing_with(vertex, key, amount) for key, amount in amounts.items())
     return fits, {key: max(0, amount - usage.local_available(vertex, key)) for key, amount in amounts.items()}
@@ -255,7 +255,7 @@ def _fits_own(usage: Usage, vertex: Vertex, amounts: AmountsByFlavor) -> tuple[b
 def _borrowing_queues(usage: Usage, cohort: Vertex, but: Vertex, needs: frozenset[FlavorResource]) -> Iterable[Vertex]:
     """Yield the queues below ``cohort``, outside of ``but``, that borrow some of ``needs`` all the way up to it."""
     for child in cohort.children:
-        if child is but or within_own(usage, child, needs):
+        if child is but or within_nominal(usage, child, needs):
             continue
         if child.is_queue:
             if child.reclaimable:
@@ -307,7 +307,7 @@ def _may_not_borrow(preemptor: Preemptor) -> bool:
     return preemptor.queue.preemption.borrow_within_cohort is PreemptionPolicy.NEVER
 
 
-def _below_own(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> bool:
+def _below_nominal(preemptor: Preemptor, needs: frozenset[FlavorResource]) -> bool:
     return all(preemptor.usage.of(preemptor.vertex, key) < preemptor.vertex.nominal(key) for key in needs)
 
 
@@ -316,7 +316,7 @@ def _attempts(
 ) -> tuple[bool, ...]:
     """Return in which order to search with borrowing allowed and forbidden."""
     may_not_borrow = _may_not_borrow(preemptor)
-    if not (hierarchical or reclaim) or (may_not_borrow and not _below_own(preemptor, needs)):
+    if not (hierarchical or reclaim) or (may_not_borrow and not _below_nominal(preemptor, needs)):
         return (True,)
     if may_not_borrow and not hierarchical:
         return (False, True)
@@ -355,7 +355,7 @@ def _still_valid(usage: Usage, candidate: Candidate, needs: frozenset[FlavorReso
     for vertex in candidate.vertex.path():
         if vertex is candidate.top:
             return True
-        if within_own(usage, vertex, needs):
+        if within_nominal(usage, vertex, needs):
             return False
     return True
 

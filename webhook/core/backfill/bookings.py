@@ -19,7 +19,7 @@ from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
-    """A head that is to be booked, and its place among the others."""
+    """A head that is to be booked, and its rank among the others."""
 
     eclass: EquivalenceClass
     vertex: Vertex
@@ -38,7 +38,7 @@ class Head:
         return self.eclass.head.uid
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def rank(self) -> tuple[int, int, int]:
         """In this order heads are booked that are not booked yet."""
         return (self.level, -self.eclass.sample.priority, self.turn)
 
@@ -74,7 +74,7 @@ def book(
     ``known`` says by uid what was booked before. Of those that keep it, and those known to have no bounded start, only
     the ones in ``movable`` may move up. Those ``put_off`` by one that may do that keep their order among each other.
     """
-    heads = sorted(heads, key=lambda each: each.place)
+    heads = sorted(heads, key=lambda each: each.rank)
     for each in heads:
         before = known.get(each.uid)
         if before is not None and before.vertex is each.vertex and before.asked == each.eclass.key:
@@ -129,7 +129,7 @@ def _move_up(table: Timetable, one: Head, heads: Iterable[Head], guarded: set[st
         table.book(found if found is not None and moved else before)
         return moved
     table.forgo(one.vertex, one.kept)
-    later = [each for each in heads if each.place > one.place and table.booking(each.uid) is not None]
+    later = [each for each in heads if each.rank > one.rank and table.booking(each.uid) is not None]
     peers = {each for each in later if one.uid in guarded and each.uid in guarded}
     behind = [each for each in later if each in peers or _takes_precedence(table.taken, one, each, one.amounts)]
     while True:

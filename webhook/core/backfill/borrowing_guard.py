@@ -125,7 +125,7 @@ class BorrowingGuard:
 
         Once for each of what it would lack.
         """
-        for queue in () if taking.below_own() else self.pending.guarded.get(taking.vertex.root, ()):
+        for queue in () if taking.below_nominal() else self.pending.guarded.get(taking.vertex.root, ()):
             keys = [] if queue.vertex is None or queue.vertex is taking.vertex else taking.contested(queue.vertex)
             if not keys or queue.vertex is None:
                 continue
@@ -153,9 +153,9 @@ class _Taking:
     amounts: AmountsByFlavor
     usage: Usage
 
-    def below_own(self) -> bool:
+    def below_nominal(self) -> bool:
         """Return whether the queue takes what it is owed itself, or nothing."""
-        return not self._shown() or _below_own(self.usage, self.vertex, self._shown())
+        return not self._shown() or _below_nominal(self.usage, self.vertex, self._shown())
 
     def contested(self, other: Vertex) -> list[FlavorResource]:
         """Return of what it takes the queue's side has all that it owns, and the side of queue ``other`` less."""
@@ -226,7 +226,7 @@ def _starved(
         if amount > reach[key]:
             return {}
     asked = {key: amount for key, amount in charged.items() if amount and not key.is_internal}
-    starved = _below_own(usage, vertex, asked) and fences.shortfall(eclass.head, eclass.head.least_counts) is None
+    starved = _below_nominal(usage, vertex, asked) and fences.shortfall(eclass.head, eclass.head.least_counts) is None
     return asked if starved else {}
 
 
@@ -240,7 +240,7 @@ def _least(eclass: EquivalenceClass) -> AmountsByFlavor:
     return eclass.least
 
 
-def _below_own(usage: Usage, vertex: Vertex, keys: Iterable[FlavorResource]) -> bool:
+def _below_nominal(usage: Usage, vertex: Vertex, keys: Iterable[FlavorResource]) -> bool:
     """Return whether a queue uses less than it owns of each of ``keys`` of which it owns any."""
     owned = [key for key in keys if vertex.subtree.get(key, 0) > 0]
     return bool(owned) and all(usage.of(vertex, key) < vertex.subtree[key] for key in owned)

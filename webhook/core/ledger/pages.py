@@ -60,7 +60,7 @@ class Layout:
         """Return how many bytes of entries ``page`` may still take."""
         return (INDEX_BYTES if page == INDEX else PAGE_BYTES) - self.bytes_of[page]
 
-    def place(self, gangs: Sequence[tuple[int, Iterable[str]]]) -> list[str | None]:
+    def assign(self, gangs: Sequence[tuple[int, Iterable[str]]]) -> list[str | None]:
         """Return the page of each new gang, given as its bytes and the uids of those that it joins.
 
         None stands for a page that has to come to be first; several gangs may share it, as ``PAGE_BYTES`` allows.
@@ -165,7 +165,7 @@ def with_index(rounds: Sequence[Mapping[str, frozenset[str]]]) -> list[dict[str,
     return [*(dict(each) for each in rounds[:-1]), last]
 
 
-def shares(gangs: Iterable[Sequence[Reservation]]) -> list[dict[str, Reservation]]:
+def distribute(gangs: Iterable[Sequence[Reservation]]) -> list[dict[str, Reservation]]:
     """Return what index and pages of a rebuilt ledger hold, the index first; the parts of a gang stay together."""
     found: list[dict[str, Reservation]] = [{}]
     room = INDEX_BYTES
@@ -234,7 +234,7 @@ def succeeding(
     return whole, tuple(sorted(uids))
 
 
-def placed(index: Ledger, found: Mapping[str, Found]) -> list[str]:
+def unlisted(index: Ledger, found: Mapping[str, Found]) -> list[str]:
     """Return the names of the pages found beside those that ``index`` lists; they are empty.
 
     Raises PagesMismatch when a listed page is missing, another of its name is there, or one that is not listed holds

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.core.model.gang import Gang, PodPrice
-from webhook.core.model.interning import shared
+from webhook.core.model.interning import interned
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.names import COUNTED
 from webhook.core.notation.quantity import MILLI
@@ -156,8 +156,8 @@ def with_places(
     pod_sets = (
         replace(
             each,
-            places=dict(known.get(each.name, {})) or shared({}),
-            domain=shared((domains or {}).get(each.name, {})),
+            places=dict(known.get(each.name, {})) or interned({}),
+            domain=interned((domains or {}).get(each.name, {})),
         )
         for each in reservation.pod_sets
     )
@@ -190,7 +190,7 @@ def reserve(  # noqa: PLR0917
                 s.name,
                 counts[s.name],
                 stated(s.price),
-                shared(flavors.get(s.name, {})),
+                interned(flavors.get(s.name, {})),
                 _counted(charges, s.name),
                 s.job,
             )

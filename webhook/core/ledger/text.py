@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from webhook.core.ledger.record import NOTHING, Booked, Claim, Ledger, Membership, Reservation, ReservedPodSet
 from webhook.core.model.gang import PodPrice
-from webhook.core.model.interning import shared
+from webhook.core.model.interning import interned
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.problem import shown
 
@@ -373,12 +373,12 @@ def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
             best_effort=bool(record.get("bestEffort", False)),
             priority_class=str(record.get("priorityClass", "")),
             cross_namespace_affinity=bool(record.get("crossNamespace", False)),
-        ).shared(),
-        flavors=shared({str(name): str(flavor) for name, flavor in record.get("flavors", {}).items()}),
+        ).interned(),
+        flavors=interned({str(name): str(flavor) for name, flavor in record.get("flavors", {}).items()}),
         charge=None if charge is None else _amounts(charge),
         job=str(record.get("job", "")),
-        places={str(node): int(count) for node, count in record.get("places", {}).items()} or shared({}),
-        domain=shared({str(label): str(value) for label, value in record.get("domain", {}).items()}),
+        places={str(node): int(count) for node, count in record.get("places", {}).items()} or interned({}),
+        domain=interned({str(label): str(value) for label, value in record.get("domain", {}).items()}),
         unknown=_unknown(record, _POD_SET_KEYS),
     )
 

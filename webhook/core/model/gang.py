@@ -54,7 +54,7 @@ class PodPrice:
     """Of ``requests.`` and ``limits.`` of cpu and memory, what some container leaves out: a ResourceQuota of it refuses
     the pod. Known of pods that do not exist yet."""
 
-    def shared(self) -> "PodPrice":
+    def interned(self) -> "PodPrice":
         """Return an equal one that is in use already, if there is: jobs by the thousand cost the same."""
         amounts = tuple(self.requests.items()), tuple(self.limits.items())
         flags = self.has_deadline, self.best_effort, self.cross_namespace_affinity

@@ -3,8 +3,8 @@
     free(node) = allocatable - bound pods (foreign ones, and terminating ones until they are gone) - allotted
                  - what is kept for claims (``claimed``)
 
-Each shape that was asked about keeps an index of the nodes (``index``); a change of a node is noted in a log, and an
-index catches up when it is asked. So a change costs nothing by itself, and a question what changed since the last.
+Each shape that was asked about keeps a ranking of the nodes (``ranking``); a change of a node is noted in a log, and an
+ranking catches up when it is asked. So a change costs nothing by itself, and a question what changed since the last.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
 from webhook.core.nodes.node import UNBOUNDED, NodeRecord
-from webhook.core.nodes.ranking import Index, Room
+from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
@@ -61,7 +61,7 @@ class Capacity:
         self._bound: dict[str, Bound] = {}
         self._pods_of: dict[str, dict[str, Bound]] = {}
         """Uid of a gang to its bound pods."""
-        self._indexes: dict[Shape, Index] = {}
+        self._rankings: dict[Shape, Ranking] = {}
         self._due: dict[Shape, None] = {}
         """New shapes that wait for their turn."""
         self._new_left = UNBOUNDED
@@ -164,7 +164,7 @@ class Capacity:
         return self._populated[key]
 
     def copy(self) -> "Capacity":
-        """Return an independent copy; its indexes are made when they are asked for."""
+        """Return an independent copy; its rankings are made when they are asked for."""
         twin = Capacity()
         twin.nodes, twin._largest = dict(self.nodes), None
         twin.free = {name: dict(free) for name, free in self.free.items()}
@@ -337,7 +337,7 @@ class Capacity:
         turn = list(islice(self._due, most))
         for shape in turn:
             del self._due[shape]
-            self.index(shape)
+            self.ranking(shape)
         self._new_left = most - len(turn)
         return waited
 
@@ -348,30 +348,30 @@ class Capacity:
 
     def may_ask(self, shape: Shape) -> bool:
         """Return whether a shape may be looked at in this round; if not, it will be in a later one."""
-        if shape in self._indexes:
+        if shape in self._rankings:
             return True
         if not self._new_left:
             self._due[shape] = None
             return False
         self._new_left -= 1
-        self.index(shape)
+        self.ranking(shape)
         return True
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def index(self, shape: Shape) -> Index:
-        """Return the index of ``shape``, up to date."""
-        index, scarce = self._indexes.pop(shape, None), self.scarce(shape)
-        changed = None if index is None or index.scarce != scarce else self.changes.since(index.seen)
-        if index is None or changed is None:
-            index, changed = Index(shape, scarce), ()
-            index.read(self._columns.names, self.asked(shape), self.verdict(shape))
+    def ranking(self, shape: Shape) -> Ranking:
+        """Return the ranking of ``shape``, up to date."""
+        ranking, scarce = self._rankings.pop(shape, None), self.scarce(shape)
+        changed = None if ranking is None or ranking.scarce != scarce else self.changes.since(ranking.seen)
+        if ranking is None or changed is None:
+            ranking, changed = Ranking(shape, scarce), ()
+            ranking.read(self._columns.names, self.asked(shape), self.verdict(shape))
         for name in changed:
-            index.set(name, self.room(index, name))
-        index.seen = self.changes.count
-        keep_last(self._indexes, shape, index, SHAPES_MAX)
+            ranking.set(name, self.room(ranking, name))
+        ranking.seen = self.changes.count
+        keep_last(self._rankings, shape, ranking, SHAPES_MAX)
         self.changes.shorten(len(self.nodes))
-        return index
+        return ranking
 
     def asked(self, shape: Shape) -> list[Asks]:
         """Return what is free of all that a pod of ``shape`` takes, by row."""
@@ -391,9 +391,9 @@ class Capacity:
         """Each node's row."""
         return self._columns.row
 
-    def known_index(self, shape: Shape) -> Index | None:
-        """Return the index of ``shape``, up to date, if there is one."""
-        return self.index(shape) if shape in self._indexes else None
+    def known_ranking(self, shape: Shape) -> Ranking | None:
+        """Return the ranking of ``shape``, up to date, if there is one."""
+        return self.ranking(shape) if shape in self._rankings else None
 
     def domains(self, path: Path) -> Domains:
         """Return which nodes are in which domain of a path."""
@@ -414,13 +414,13 @@ class Capacity:
         """Return whether some node could be large enough for a pod of a shape; False is certain, and costs nothing."""
         return all(amount <= self.largest.get(name, 0) for name, amount in shape.requests)
 
-    def room(self, index: Index, name: str, more: Amounts | None = None) -> Room:
-        """Return the room that node ``name`` has for an index's pods, with ``more`` amounts free than there are."""
+    def room(self, ranking: Ranking, name: str, more: Amounts | None = None) -> Room:
+        """Return the room that node ``name`` has for a ranking's pods, with ``more`` amounts free than there are."""
         self.looked += 1
         node = self.nodes.get(name)
-        if node is None or not index.shape.admits(node):
+        if node is None or not ranking.shape.admits(node):
             return 0, 0
-        return index.room(self.free[name], more)
+        return ranking.room(self.free[name], more)
 
     def scarce(self, shape: Shape) -> str:
         """Return the resource of which one pod asks the largest share of what the largest node has."""

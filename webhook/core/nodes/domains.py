@@ -1,6 +1,6 @@
 """The nodes by the values of some of their labels, and how many pods of a shape each such domain holds.
 
-What is in which domain is noted once for all shapes, until a node comes, goes, or gets other labels. An index sums up
+What is in which domain is noted once for all shapes, until a node comes, goes, or gets other labels. A ranking sums up
 its nodes by it when it is asked first, and keeps the sums up to date: a question costs as much as there are domains.
 """
 

@@ -16,7 +16,7 @@ Room = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Index:
+class Ranking:
     """The nodes that a shape may use, by the room that they have for its pods now."""
 
     shape: Shape
@@ -58,7 +58,7 @@ class Index:
         return count, free.get(self.scarce, 0) - count * self._each
 
     def read(self, names: Sequence[str], asked: Sequence[Asks], verdict: Sequence[str | None]) -> None:
-        """Take note of all nodes at once, as the index is new: of their ``names``, what is free of what each pod takes,
+        """Take note of all nodes at once, for a new ranking: of their ``names``, what is free of what each pod takes,
         and what keeps the pods away. In whole columns, as there may be ten thousand.
         """
         each, scarce = self._each, next(column for name, _, column in asked if name == self.scarce)

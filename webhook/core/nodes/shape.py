@@ -1,4 +1,4 @@
-"""What the pods of one set ask of a node. Sets of equal shape fit the same nodes, so they share one index.
+"""What the pods of one set ask of a node. Sets of equal shape fit the same nodes, so they share one ranking.
 
 Follows kube-scheduler's filters NodeResourcesFit, NodeAffinity (required), TaintToleration and NodePorts.
 """

@@ -14,7 +14,7 @@ from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.columns import Asks
 from webhook.core.nodes.domains import keep_last
-from webhook.core.nodes.ranking import Index
+from webhook.core.nodes.ranking import Ranking
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.overlay import Asked
@@ -78,7 +78,7 @@ class _Ceiling:
     """The room on every node for pods of one shape, with some gangs gone."""
 
     gone: _Gone
-    index: Index
+    ranking: Ranking
     seen: tuple[int, int] | None = None
     """How many changes of nodes, and of what the gangs hold, are in it."""
 
@@ -92,21 +92,21 @@ class _Ceiling:
             self._read()
         else:
             for node in dict.fromkeys((*of_gone, *of_nodes)):
-                self.index.set(node, capacity.room(self.index, node, gone.on(node)))
+                self.ranking.set(node, capacity.room(self.ranking, node, gone.on(node)))
         self.seen = capacity.changes.count, gone.changes.count
         gone.changes.shorten(len(capacity.nodes))
 
     def _read(self) -> None:
         """Count all nodes, as it is new or nobody knows which changed."""
-        capacity, shape, asked = self.gone.capacity, self.index.shape, list[Asks]()
-        self.index = Index(shape, self.index.scarce)
+        capacity, shape, asked = self.gone.capacity, self.ranking.shape, list[Asks]()
+        self.ranking = Ranking(shape, self.ranking.scarce)
         for name, amount, column in capacity.asked(shape):
             left, rows = column.copy(), capacity.rows
             for node, more in self.gone.more.get(name, {}).items():
                 if node in rows:
                     left[rows[node]] += more
             asked.append((name, amount, left))
-        self.index.read(capacity.names, asked, capacity.verdict(shape))
+        self.ranking.read(capacity.names, asked, capacity.verdict(shape))
         capacity.looked += len(capacity.names)
 
 
@@ -134,12 +134,12 @@ class Ceilings:
         if not gone.catch_up(gangs):
             self.unanswered += 1
             return None
-        return all(Prefilter(capacity, each, self._index(gone, each.shape, kind)).open for each in asked)
+        return all(Prefilter(capacity, each, self._ranking(gone, each.shape, kind)).open for each in asked)
 
-    def _index(self, gone: _Gone, shape: Shape, kind: Hashable) -> Index:
+    def _ranking(self, gone: _Gone, shape: Shape, kind: Hashable) -> Ranking:
         ceiling = self._kept.pop((kind, shape), None)
         if ceiling is None or ceiling.gone is not gone:
-            ceiling = _Ceiling(gone, Index(shape, gone.capacity.scarce(shape)))
+            ceiling = _Ceiling(gone, Ranking(shape, gone.capacity.scarce(shape)))
         ceiling.catch_up()
         keep_last(self._kept, (kind, shape), ceiling, CEILINGS_MAX)
-        return ceiling.index
+        return ceiling.ranking

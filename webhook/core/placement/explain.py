@@ -35,7 +35,7 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     kept_out = sum(count for count, _ in parts)
     none = f"; of {counted(len(capacity.nodes), 'node')} {does(kept_out, 'take')} none: {kept}" if parts else ""
     if _near(found) is not None:
-        anywhere = capacity.index(shape).total
+        anywhere = capacity.ranking(shape).total
         # Where they fit elsewhere it is not the nodes that lack anything, but the domains.
         return _no_domain(found, anywhere, none if anywhere < found.asked.count else "")
     # Room that becomes free on nodes that it may not use is none for it.
@@ -51,7 +51,7 @@ def _lacks(capacity: Capacity, shape: Shape) -> tuple[Counter[str], Counter[str]
     """Return what the nodes lack that may take the pods and hold none, each what it has least of, and how much of that
     is free on them.
     """
-    lack, pieces, takes = Counter[str](), Counter[str](), capacity.index(shape).rooms
+    lack, pieces, takes = Counter[str](), Counter[str](), capacity.ranking(shape).rooms
     short = [each for each in capacity.asked(shape) if min(each[2], default=0) < each[1]]
     resources = [each for each in short if each[0] not in shape.ports]
     for row, (node, why) in enumerate(zip(capacity.names, capacity.verdict(shape), strict=True)):

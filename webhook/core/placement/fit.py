@@ -14,7 +14,7 @@ from heapq import merge, nsmallest
 
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.ranking import Index, Room
+from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.misplaced import Misplaced
@@ -45,9 +45,9 @@ def place(
             return replace(misplaced, gang=rest)
     loose = [each for each in rest if each.name not in places]
     for each in loose:
-        index = capacity.index(each.shape)
+        ranking = capacity.ranking(each.shape)
         pick = _pick if each.near is None else _Smallest(capacity, each)
-        found, left = pick(index, overlay.adjusted(index), each.count)
+        found, left = pick(ranking, overlay.adjusted(ranking), each.count)
         if left:
             alone = _alone(capacity, each, more) if places else each.count - left
             for placed in loose:
@@ -67,29 +67,29 @@ def place_most(capacity: Capacity, asked: Asked) -> Mapping[str, int]:
     """Return places for as many pods of one set of a gang that has started as fit now. What is kept for claims it takes
     where nothing else is left: who claims waits, and its pods are on the way.
     """
-    index = capacity.index(asked.shape)
-    found, left = _pick(index, {}, asked.count)
+    ranking = capacity.ranking(asked.shape)
+    found, left = _pick(ranking, {}, asked.count)
     if left and capacity.kept:
-        found, _ = _pick(index, Overlay(capacity, {**capacity.kept}).adjusted(index), asked.count)
+        found, _ = _pick(ranking, Overlay(capacity, {**capacity.kept}).adjusted(ranking), asked.count)
     return found
 
 
 def _alone(capacity: Capacity, asked: Asked, more: Mapping[str, Amounts] | None) -> int:
     """Return how many pods of one set fit when it is placed by itself."""
-    index = capacity.index(asked.shape)
-    rooms = {node: capacity.room(index, node, amounts) for node, amounts in (more or {}).items()}
-    return index.total + sum(room[0] - index.rooms.get(node, (0, 0))[0] for node, room in rooms.items())
+    ranking = capacity.ranking(asked.shape)
+    rooms = {node: capacity.room(ranking, node, amounts) for node, amounts in (more or {}).items()}
+    return ranking.total + sum(room[0] - ranking.rooms.get(node, (0, 0))[0] for node, room in rooms.items())
 
 
-def _pick(index: Index, adjusted: Mapping[str, Room], wanted: int) -> tuple[dict[str, int], int]:
+def _pick(ranking: Ranking, adjusted: Mapping[str, Room], wanted: int) -> tuple[dict[str, int], int]:
     """Return places for ``wanted`` pods, and how many of them found none."""
     found: dict[str, int] = {}
-    rooms = sorted({*index.by_room, *(room for room in adjusted.values() if room[0])}, key=lambda r: (-r[0], r[1]))
+    rooms = sorted({*ranking.by_room, *(room for room in adjusted.values() if room[0])}, key=lambda r: (-r[0], r[1]))
     for room in rooms:
         count = room[0]
-        for node in _having(index, adjusted, room):
+        for node in _having(ranking, adjusted, room):
             if wanted <= count:
-                found[_tightest(index, adjusted, rooms, wanted, found)] = wanted
+                found[_tightest(ranking, adjusted, rooms, wanted, found)] = wanted
                 return found, 0
             found[node] = count
             wanted -= count
@@ -105,17 +105,17 @@ class _Smallest:
     capacity: Capacity
     asked: Asked
 
-    def __call__(self, index: Index, adjusted: Mapping[str, Room], wanted: int) -> tuple[dict[str, int], int]:
+    def __call__(self, ranking: Ranking, adjusted: Mapping[str, Room], wanted: int) -> tuple[dict[str, int], int]:
         """Return places for ``wanted`` pods, and how many of them found none."""
         found: dict[str, int] = {}
         rooms: dict[int, set[Room]] = {}
-        for room in (*index.by_room, *adjusted.values()):
+        for room in (*ranking.by_room, *adjusted.values()):
             rooms.setdefault(room[0], set()).add(room)
         rooms.pop(0, None)
         domain_of = self.capacity.domains(levels_of(self.asked)).of
         enough = [count for count in rooms if count >= wanted]
         for count in [min(enough)] if enough else sorted(rooms):
-            nodes = (node for room in rooms[count] for node in _having(index, adjusted, room))
+            nodes = (node for room in rooms[count] for node in _having(ranking, adjusted, room))
             for node in nsmallest(-(-wanted // count), nodes, key=lambda each: (domain_of.get(each, ()), each)):
                 found[node] = min(count, wanted)
                 wanted -= found[node]
@@ -123,16 +123,16 @@ class _Smallest:
 
 
 def _tightest(
-    index: Index, adjusted: Mapping[str, Room], rooms: Sequence[Room], wanted: int, taken: Mapping[str, int]
+    ranking: Ranking, adjusted: Mapping[str, Room], rooms: Sequence[Room], wanted: int, taken: Mapping[str, int]
 ) -> str:
     """Return the node that has least room among those that hold ``wanted`` pods."""
     enough = sorted(room for room in rooms if room[0] >= wanted)
-    return next(node for room in enough for node in _having(index, adjusted, room) if node not in taken)
+    return next(node for room in enough for node in _having(ranking, adjusted, room) if node not in taken)
 
 
-def _having(index: Index, adjusted: Mapping[str, Room], room: Room) -> Iterator[str]:
+def _having(ranking: Ranking, adjusted: Mapping[str, Room], room: Room) -> Iterator[str]:
     """Yield the nodes that have just this ``room``, in order of their names."""
-    usual = index.by_room.get(room, ())
+    usual = ranking.by_room.get(room, ())
     if not adjusted:
         yield from usual
         return

@@ -13,7 +13,7 @@ from typing import Final
 
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.domains import Domain, Path
-from webhook.core.nodes.ranking import Index, Room
+from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation import names
 from webhook.core.placement.misplaced import Misplaced
@@ -174,7 +174,7 @@ def _why(overlay: Overlay, unit: Sequence[Asked], depth: int) -> Misplaced:
     short = next((a for a in unit if all(s < wanted[a.name] for s, _ in sizes[a.name].values())), unit[0])
     most = sizes[short.name]
     nearest = min(most, key=lambda domain: (-most[domain][0], domain), default=None)
-    certain = not overlay.more and overlay.capacity.index(short.shape).total < short.count
+    certain = not overlay.more and overlay.capacity.ranking(short.shape).total < short.count
     if nearest is None:
         return Misplaced(short, 0, certain=certain)
     found = most[nearest][0] * (short.slices or 1)
@@ -196,8 +196,8 @@ class _Ground:
         """The smallest holes are filled first."""
         self._overlay = overlay
         self._capacity = overlay.capacity
-        self._index: Index = overlay.capacity.index(asked.shape)
-        self._adjusted: Mapping[str, Room] = overlay.adjusted(self._index)
+        self._ranking: Ranking = overlay.capacity.ranking(asked.shape)
+        self._adjusted: Mapping[str, Room] = overlay.adjusted(self._ranking)
         self._sliced = self.levels.index(near.slice_level) + 1 if asked.slices else len(self.levels)
         """How deep a slice may not be torn apart any more."""
 
@@ -272,14 +272,14 @@ class _Ground:
     def _pods(self, depth: int) -> Mapping[Domain, int]:
         """Return how many pods each domain of a level holds, if any."""
         domains = self._capacity.domains(self.levels[:depth])
-        usual = self._index.sums(domains)
+        usual = self._ranking.sums(domains)
         if not self._adjusted:
             return usual
         pods = dict(usual)
         for node, room in self._adjusted.items():
             domain = domains.of.get(node)
             if domain is not None:
-                pods[domain] = pods.get(domain, 0) + room[0] - self._index.rooms.get(node, (0, 0))[0]
+                pods[domain] = pods.get(domain, 0) + room[0] - self._ranking.rooms.get(node, (0, 0))[0]
         return {domain: count for domain, count in pods.items() if count}
 
     def beside(self, node: str, shape: Shape) -> tuple[int, int, int]:
@@ -289,8 +289,8 @@ class _Ground:
         taken = dict(self._overlay.more.get(node, {}))
         for name, amount in shape.uses.items():
             taken[name] = taken.get(name, 0) - amount
-        room = self._adjusted[node] if node in self._adjusted else self._index.rooms.get(node, (0, 0))
-        left = self._capacity.room(self._index, node, taken)[0]
+        room = self._adjusted[node] if node in self._adjusted else self._ranking.rooms.get(node, (0, 0))
+        left = self._capacity.room(self._ranking, node, taken)[0]
         together = before = room[0]
         if self.size > 1 and not self._is_node(self._sliced):
             domain = self._capacity.domains(self.levels[: self._sliced]).of.get(node, ())
@@ -300,7 +300,7 @@ class _Ground:
 
     def nodes(self, domain: Domain) -> dict[str, int]:
         """Return the nodes of a domain that hold pods, and how many."""
-        usual, adjusted = self._index.rooms, self._adjusted
+        usual, adjusted = self._ranking.rooms, self._adjusted
         members = self._capacity.domains(self.levels[: len(domain)]).members.get(domain, ())
         if not adjusted:
             return {node: usual[node][0] for node in members if node in usual}

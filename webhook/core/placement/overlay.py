@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.ranking import Index, Room
+from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
@@ -40,9 +40,9 @@ class Overlay:
         """Return an independent copy."""
         return Overlay(self.capacity, dict(self.more))
 
-    def adjusted(self, index: Index) -> dict[str, Room]:
-        """Return the room for the index's pods on the nodes that differ."""
-        return {node: self.capacity.room(index, node, more) for node, more in self.more.items()}
+    def adjusted(self, ranking: Ranking) -> dict[str, Room]:
+        """Return the room for the ranking's pods on the nodes that differ."""
+        return {node: self.capacity.room(ranking, node, more) for node, more in self.more.items()}
 
     def take(self, shape: Shape, places: Mapping[str, int], *, give_back: bool = False) -> None:
         """Take the room of such pods, or give it back."""

@@ -6,7 +6,7 @@ all there is to ask.
 
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.domains import Domain
-from webhook.core.nodes.ranking import Index
+from webhook.core.nodes.ranking import Ranking
 from webhook.core.placement.near import levels_of
 from webhook.core.placement.overlay import Asked
 
@@ -16,9 +16,11 @@ class Prefilter:
     each.
     """
 
-    def __init__(self, capacity: Capacity, asked: Asked, index: Index) -> None:
-        self._wanted, self._total = asked.count, index.total
-        self._in_domains = _InDomains(capacity, asked, index) if asked.near is not None and asked.near.binding else None
+    def __init__(self, capacity: Capacity, asked: Asked, ranking: Ranking) -> None:
+        self._wanted, self._total = asked.count, ranking.total
+        self._in_domains = (
+            _InDomains(capacity, asked, ranking) if asked.near is not None and asked.near.binding else None
+        )
 
     @property
     def open(self) -> bool:
@@ -33,7 +35,7 @@ class Prefilter:
 
 
 class _InDomains:
-    def __init__(self, capacity: Capacity, asked: Asked, index: Index) -> None:
+    def __init__(self, capacity: Capacity, asked: Asked, ranking: Ranking) -> None:
         near, levels = asked.near, levels_of(asked)
         assert near is not None
         self._size = asked.slices or 1
@@ -41,7 +43,7 @@ class _InDomains:
         self._depth = levels.index(near.level) + 1 if near.required else 0
         inner = levels.index(near.slice_level) + 1 if asked.slices else self._depth
         self._domains = capacity.domains(levels[: max(inner, self._depth)])
-        self._pods = dict(index.sums(self._domains))
+        self._pods = dict(ranking.sums(self._domains))
         self._slices: dict[Domain, int] = {}
         for domain, pods in self._pods.items():
             outer = domain[: self._depth]

@@ -89,10 +89,10 @@ def _sums_fit(overlay: Overlay, asked: Sequence[Asked]) -> bool:
 
 def _rooms(overlay: Overlay, asked: Asked) -> list[tuple[int, str]]:
     """Return how many pods of a set which node holds, of about one node more than is searched."""
-    index = overlay.capacity.index(asked.shape)
-    adjusted = overlay.adjusted(index)
+    ranking = overlay.capacity.ranking(asked.shape)
+    adjusted = overlay.adjusted(ranking)
     found = [(room[0], node) for node, room in adjusted.items() if room[0]]
-    for room, nodes in index.by_room.items():
+    for room, nodes in ranking.by_room.items():
         for node in nodes:
             if len(found) > MOST_NODES:
                 return found

@@ -27,15 +27,15 @@ class _Count:
 
     def __init__(self, capacity: Capacity, asked: Asked) -> None:
         shape = asked.shape
-        index = capacity.index(shape)
-        self.prefilter = Prefilter(capacity, asked, index)
+        ranking = capacity.ranking(shape)
+        self.prefilter = Prefilter(capacity, asked, ranking)
         self._capacity, self._verdict = capacity, capacity.verdict(shape)
-        asks = sorted(capacity.asked(shape), key=lambda each: each[0] != index.scarce)
+        asks = sorted(capacity.asked(shape), key=lambda each: each[0] != ranking.scarce)
         self._asks = [(name, amount, column.copy()) for name, amount, column in asks]
         """What is asked, that first of which a pod asks the largest share of a node."""
         self._pods = [0] * len(capacity.names)
         """What each node holds, by row."""
-        for node, (count, _) in index.rooms.items():
+        for node, (count, _) in ranking.rooms.items():
             self._pods[capacity.rows[node]] = count
         self._held: dict[Gangs, tuple[list[int], list[list[int]]]] = {}
         """Of gangs the rows of nodes that the pods may use, and what the gangs hold there of all that is asked."""

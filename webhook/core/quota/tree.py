@@ -331,7 +331,7 @@ class Usage:
         """Return the highest borrow level that taking ``amounts`` would need."""
         return max((self.borrow_level(queue, key, amount)[0] for key, amount in amounts.items()), default=0)
 
-    def own_unused(self, queue: Vertex, key: FlavorResource) -> int:
+    def unused_nominal(self, queue: Vertex, key: FlavorResource) -> int:
         """Return how much of its nominal quota ``queue`` does not use and nobody has borrowed: what it could keep to
         itself without touching what others own and leave idle.
         """

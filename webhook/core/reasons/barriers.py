@@ -77,7 +77,7 @@ class BehindStarved:
     queue: str
     key: FlavorResource
     queue_used: int
-    queue_owns: int
+    queue_nominal: int
     """Of ``key``."""
     where: str
     """Where the gang that waits would take the room, with what it asks there and what is taken."""
@@ -155,7 +155,7 @@ def _behind_starved(barrier: BehindStarved) -> Reason:
     needed: dict[tuple[str, str], list[str]] = {}
     for each in (barrier, *barrier.others):
         resource = each.key.resource
-        used, own = quantity.render(each.queue_used, resource), quantity.render(each.queue_owns, resource)
+        used, own = quantity.render(each.queue_used, resource), quantity.render(each.queue_nominal, resource)
         needed.setdefault((each.starved, each.queue), []).append(f"{used} of its own {own} {resource_text(resource)}")
     waiting = [
         f"{who} waits in {queue}, which uses {' and '.join(of)}, and needs the room"

@@ -127,7 +127,7 @@ def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: S
         if lost:
             state.lapse_booking(uid)
         return lost
-    if nodes.keeps(uid) and decision.misplaced is not None and not nodes.index(decision.misplaced.asked.shape).total:
+    if nodes.keeps(uid) and decision.misplaced is not None and not nodes.ranking(decision.misplaced.asked.shape).total:
         return False
     if not _may_search(state, uid):
         return False

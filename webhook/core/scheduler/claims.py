@@ -53,7 +53,7 @@ def await_others(state: State, uid: str) -> list[str]:
     """
     allocations, claim, gang = state.allocations, state.claims[uid], state.pending.records[uid].gang
     vertex, amounts = allocations.promises[uid]
-    others = [each for each in sorted(allocations.stopping) if _shares(allocations, each, vertex, amounts)]
+    others = [each for each in sorted(allocations.stopping) if _draws_on(allocations, each, vertex, amounts)]
     gone = {job for each in others for job in allocations.by_uid[each].reservation.jobs}
     allocations.lift(uid)
     suffices = allocations.projected.fits(vertex, amounts)
@@ -113,7 +113,7 @@ def keep_places(state: State, uid: str, places: Allotment | None) -> None:
     state.claims[uid] = replace(claim, planned=planned if fits_alone(planned) else with_places(claim.planned, {}))
 
 
-def _shares(allocations: Allocations, uid: str, vertex: Vertex, amounts: AmountsByFlavor) -> bool:
+def _draws_on(allocations: Allocations, uid: str, vertex: Vertex, amounts: AmountsByFlavor) -> bool:
     allocation = allocations.by_uid[uid]
     home = allocations.vertex_of(allocation)
     return home is not None and home.root is vertex.root and any(allocation.amounts.get(key) for key in amounts)

@@ -144,7 +144,7 @@ class Cycle:
                 self._known.clear()
             decision = instead
         if decision.fits or decision.preempts:
-            held = self._end_hold(eclass)
+            held = self._end_promise(eclass)
             if decision.fits:
                 self._admit_head(eclass, decision)
             else:
@@ -154,7 +154,7 @@ class Cycle:
                 left = [key for key, amount in amounts.items() if amount > decision.assignment.usage.get(key, 0)]
                 self._state.wake(vertex, left)
         else:
-            self._hold_back(eclass, decision)
+            self._promise_unused(eclass, decision)
             mark_unschedulable(self._state, eclass, decision)
             if booked_nodes.book(self._state, eclass, decision, self._smallest):
                 self._known.clear()
@@ -164,7 +164,7 @@ class Cycle:
         smallest = replace(decision, counts=eclass.head.least_counts)
         return plan(eclass, smallest, now=self._now, epoch=self._epoch, gang=eclass.head)
 
-    def _end_hold(self, eclass: EquivalenceClass) -> tuple[Vertex, AmountsByFlavor] | None:
+    def _end_promise(self, eclass: EquivalenceClass) -> tuple[Vertex, AmountsByFlavor] | None:
         """End what is held back for a head whose turn has come, and return it."""
         if not eclass.queue.heads(eclass):
             return None
@@ -196,7 +196,9 @@ class Cycle:
         if promised is not None:
             vertex, held = promised
             allocations.withdraw_promise(head)
-            unused = {key: min(amount, allocations.projected.own_unused(vertex, key)) for key, amount in held.items()}
+            unused = {
+                key: min(amount, allocations.projected.unused_nominal(vertex, key)) for key, amount in held.items()
+            }
             allocations.promise(head, vertex, {key: amount for key, amount in unused.items() if amount > 0})
 
     def _count(self, reservation: Reservation) -> None:
@@ -299,7 +301,7 @@ class Cycle:
         reservation = state.allot(reservation, None if isinstance(places, Misplaced) else places)
         self._count(charge(state, record.queue, record.gang, reservation, amounts))
 
-    def _hold_back(self, eclass: EquivalenceClass, decision: Decision) -> None:
+    def _promise_unused(self, eclass: EquivalenceClass, decision: Decision) -> None:
         """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""
         state, queue = self._state, eclass.queue
         if queue.vertex is None or not queue.keeps_quota(eclass):
@@ -312,7 +314,7 @@ class Cycle:
         booked = queue.backfills and state.backfill.keeps_room_for(eclass, state.fences, self._now)
         if decision.assignment.mode is Mode.NO_CANDIDATES and decision.barrier is None and not booked:
             for key, amount in decision.assignment.usage.items():
-                unused = min(amount, state.allocations.projected.own_unused(vertex, key))
+                unused = min(amount, state.allocations.projected.unused_nominal(vertex, key))
                 if unused > 0:
                     held[key] = unused
         state.allocations.put_back()

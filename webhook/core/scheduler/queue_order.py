@@ -11,7 +11,7 @@ from typing import Protocol
 
 from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.fair_sharing import Share, share
-from webhook.core.assignment.preemption import within_own
+from webhook.core.assignment.preemption import within_nominal
 from webhook.core.pending.keyed_heap import KeyedHeap
 from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Usage, Vertex
@@ -138,7 +138,7 @@ class _Contender:
         asked = [key for key, amount in amounts.items() if amount]
         usage.add(self.vertex, amounts)
         for vertex in self.vertex.path():
-            self.sides[vertex] = (not within_own(usage, vertex, asked), share(usage, vertex))
+            self.sides[vertex] = (not within_nominal(usage, vertex, asked), share(usage, vertex))
         usage.remove(self.vertex, amounts)
 
 

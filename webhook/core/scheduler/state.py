@@ -386,7 +386,7 @@ class State:
                 return False
             if nodes is None or asked is None or not nodes.has_nodes(dict(asked.shape.selector)):
                 return False
-            known = nodes.known_index(asked.shape)
+            known = nodes.known_ranking(asked.shape)
             short = known is not None and known.total < asked.count
             if short and eclass.order and self.may_stop_for_nodes(eclass):
                 # What is free may suffice together with what others would leave: that is looked at few at a time.

@@ -221,7 +221,7 @@ class JobKind:
         return f"{self.key}/{self.version}"
 
     @property
-    def placed(self) -> bool:
+    def dispatchable(self) -> bool:
         """Whether a hub places jobs of the kind in other clusters."""
         return self.managed_by is not None and self.suspend is not None
 

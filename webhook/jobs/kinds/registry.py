@@ -43,6 +43,6 @@ def of_hub(kinds: Mapping[str, JobKind]) -> Mapping[str, JobKind]:
     given = {
         key: replace(kind, managers=(*kind.managers, manager), given_manager=manager)
         for key, kind in kinds.items()
-        if kind.placed
+        if kind.dispatchable
     }
     return MappingProxyType({**kinds, **given})

@@ -106,7 +106,7 @@ def price(
         priority_class=named(pod_spec, "priorityClassName") or default_priority_class,
         cross_namespace_affinity=_crosses_namespaces(pod_spec.get("affinity")),
         unstated=_unstated([*containers, *(demand for demand, _ in inits)], pod_level),
-    ).shared()
+    ).interned()
 
 
 def _unstated(containers: list[Demand], pod_level: Mapping[str, Any] | None) -> frozenset[str]:

@@ -12,7 +12,7 @@ import orjson
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import decode_cohorts, decode_membership, encode_cohorts, encode_membership
-from webhook.core.model.interning import shared
+from webhook.core.model.interning import interned
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
 from webhook.wire.nesting import shallow
 
@@ -146,7 +146,7 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             attempts=int(record.get("attempts", 0)),
             ran_seconds=float(record.get("ran", 0)),
             membership=decode_membership(record.get("membership")),
-            charges=shared({str(name): _counts(charge) for name, charge in record.get("charges", {}).items()}),
+            charges=interned({str(name): _counts(charge) for name, charge in record.get("charges", {}).items()}),
             adopted=record.get("adopted") is True,
             cohorts=decode_cohorts(record.get("cohort")),
             domains=_texts_by_set(record.get("domains", {})),
@@ -156,17 +156,17 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
 
 
 def _texts_by_set(record: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
-    return shared(
-        {str(name): shared({str(key): str(value) for key, value in texts.items()}) for name, texts in record.items()}
+    return interned(
+        {str(name): interned({str(key): str(value) for key, value in texts.items()}) for name, texts in record.items()}
     )
 
 
 def _counts(record: Mapping[str, Any]) -> Mapping[str, int]:
-    return shared({str(name): int(count) for name, count in record.items()})
+    return interned({str(name): int(count) for name, count in record.items()})
 
 
 def _injections(record: Mapping[str, Any]) -> Mapping[str, Mapping[str, object]]:
-    return {str(name): _injected(change) for name, change in record.items()} or shared({})
+    return {str(name): _injected(change) for name, change in record.items()} or interned({})
 
 
 def _injected(change: Mapping[str, Any]) -> dict[str, object]:

@@ -125,7 +125,7 @@ def _gang(
     if len({site.name for site in sites}) < len(sites):
         raise Unreadable(", ".join(site.name for site in sites), "", "two pod sets have one name", "rename one")
     undo = None if requeue is None else requeue.undo
-    placed = network_topology.placed(kind, obj, sites, context)
+    placed = network_topology.with_annotations(kind, obj, sites, context)
     pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in placed)
     if kind.group == network_topology.GROUP:
         pod_sets = network_topology.nested(pod_sets, context.network_tiers)

@@ -11,7 +11,7 @@ import orjson
 from webhook.core.fleet import text as placed
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.fleet.permit import permits
-from webhook.core.model.interning import shared
+from webhook.core.model.interning import interned
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
 from webhook.jobs.kinds.kind import JobKind
@@ -79,7 +79,7 @@ def read(
         admission=admission,
         requeue=asking.requeue,
         held=bool(marks) and annotations.decode_hold(marks.get(names.HOLD), uid),
-        reclaimed=shared(asking.reclaimed),
+        reclaimed=interned(asking.reclaimed),
         spared=asking.spared,
         runs_again=asking.runs_again,
         templates=tuple(_template(site, uid) for site in sites if site.metadata_path is not None),

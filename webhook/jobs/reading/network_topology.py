@@ -116,7 +116,7 @@ def why_left(stated: object, tiers: Sequence[NetworkTier]) -> str | None:
     return asked if isinstance(asked, str) else None
 
 
-def placed(
+def with_annotations(
     kind: JobKind, obj: Mapping[str, Any], sites: Sequence[PodSetSite], context: ReadContext
 ) -> Sequence[PodSetSite]:
     """Return the pod sets as if their owner had written annotations for what Volcano's fields say.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.model.interning import shared
+from webhook.core.model.interning import interned
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
 from webhook.jobs.reading.missing_class import MissingClass
@@ -231,7 +231,7 @@ class JobRecord:
         return bool(self.made_for) and any(mark is not None and mark not in own for mark in marks)
 
     @property
-    def placed(self) -> bool:
+    def dispatched(self) -> bool:
         """A member may run it: what it holds here stays held whatever pods there are here."""
         return self.dispatch is not DispatchPhase.NOWHERE
 
@@ -270,7 +270,7 @@ class JobRecord:
             number = self.reclaimed.get(reserved.name, 0) - never
             if number > 0 and reserved.name in counts:
                 given[reserved.name] = number
-        return shared(given)
+        return interned(given)
 
     @property
     def key(self) -> str:

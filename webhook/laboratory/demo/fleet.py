@@ -189,10 +189,10 @@ async def _member(name: str, clock: Clock) -> AsyncIterator[SimulatedCluster]:
         await cluster.add_node(f"{name}-0", gpu=str(GPUS))
         for document in _quota():
             await cluster.create(document)
-        gate = assembly.webhook(cluster.api(), config, identity=f"{name}-webhook", clock=clock, rng=rng)
+        served = assembly.webhook(cluster.api(), config, identity=f"{name}-webhook", clock=clock, rng=rng)
 
         async def review(path: str, body: bytes) -> bytes:
-            return (await gate.gate.review(path, body, 2.5))[1]
+            return (await served.handler.review(path, body, 2.5))[1]
 
         written = frozenset({"CREATE", "UPDATE"})
         jobs = Rule(written, frozenset({"batch"}), _ANY, frozenset({"jobs"}))
@@ -205,7 +205,7 @@ async def _member(name: str, clock: Clock) -> AsyncIterator[SimulatedCluster]:
         reconciler = assembly.reconciler(
             cluster.api(account), config, identity=f"{name}-reconciler", clock=clock, rng=rng
         )
-        async with _running(gate.run()), _running(reconciler.run()):
+        async with _running(served.run()), _running(reconciler.run()):
             yield cluster
 
 

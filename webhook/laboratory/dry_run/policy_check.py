@@ -24,22 +24,22 @@ from webhook.dialects import compiler
 from webhook.dialects.fragment import source_of
 from webhook.dialects.kueue import objects as kueue
 from webhook.errors import WRONG
-from webhook.laboratory.dry_run.files.objects import Object, PolicyFiles, label, read_placed, sort_policy
+from webhook.laboratory.dry_run.files.objects import Object, PolicyFiles, label, read_located, sort_policy
 from webhook.laboratory.dry_run.report import problem_documents
 from webhook.laboratory.dry_run.tables import show_problem
 from webhook.untyped import paths
 
-_PLACES_SHOWN: Final = 5
+_ORIGINS_SHOWN: Final = 5
 
 
 def run(files: Iterable[Path], config: Config | None = None, console: Console | None = None) -> int:
     """Print what the policy objects in ``files`` mean and return the exit status; unreadable files are errors."""
     out = console or terminal.console()
-    placed, unread = read_placed(files)
-    found, places = PolicyFiles(), _Places()
-    for obj, place in placed:
+    located, unread = read_located(files)
+    found, origins = PolicyFiles(), _Origins()
+    for obj, origin in located:
         one = sort_policy([obj])
-        places.note(one, place)
+        origins.note(one, origin)
         found.take(one)
     policy = compiler.compile_policy(found.objects)
     problems = [*unread, *found.problems, *policy.problems, *_open_to_all(policy)]
@@ -47,7 +47,7 @@ def run(files: Iterable[Path], config: Config | None = None, console: Console | 
         problems += _idle_weights(found.objects)
     _print_tree(out, policy)
     for problem in problem_documents(problems):
-        show_problem(out, {**problem, "file": places.of(problem["path"])})
+        show_problem(out, {**problem, "file": origins.of(problem["path"])})
     errors = sum(1 for problem in problems if not problem.warning)
     out.print(
         f"{counted(len(found.objects), 'policy object')}, {counted(len(found.quotas), 'ResourceQuota')}: "
@@ -61,22 +61,22 @@ def run(files: Iterable[Path], config: Config | None = None, console: Console | 
     return WRONG if errors else 0
 
 
-class _Places:
-    """Where each object was read that a problem may name; of two by one name both places."""
+class _Origins:
+    """Where each object was read that a problem may name; of two by one name both origins."""
 
     def __init__(self) -> None:
-        self._places: dict[str, dict[str, None]] = {}
+        self._origins: dict[str, dict[str, None]] = {}
 
-    def note(self, read: PolicyFiles, place: str) -> None:
-        """Learn that what was ``read`` from one object of a file, and what is wrong with it, stands at ``place``."""
+    def note(self, read: PolicyFiles, origin: str) -> None:
+        """Learn that what was ``read`` from one object of a file, and what is wrong with it, stands at ``origin``."""
         named = [str(source_of(obj)) for obj in (*read.objects, *read.quotas)]
         for name in (*named, *(_object_in(problem.path) for problem in read.problems)):
-            self._places.setdefault(name, {})[place] = None
+            self._origins.setdefault(name, {})[origin] = None
 
     def of(self, path: str) -> str:
         """Return where the object of a problem's path is; empty for one that is no object's, as a file's own."""
-        found = list(self._places.get(_object_in(path), ()))
-        return some(found, _PLACES_SHOWN, between="; ")
+        found = list(self._origins.get(_object_in(path), ()))
+        return some(found, _ORIGINS_SHOWN, between="; ")
 
 
 def _object_in(path: str) -> str:

@@ -167,7 +167,7 @@ def bind(capacity: Capacity, gang: str, asked: Iterable[Asked]) -> int:
     shapes, missing = {each.name: each.shape for each in sets}, 0
     for each in sets:
         wanted, own = each.count - sum(places[each.name].values()), places[each.name]
-        while wanted and (rooms := capacity.index(each.shape).by_room):
+        while wanted and (rooms := capacity.ranking(each.shape).by_room):
             node = rooms[max(rooms)][0]
             own[node] = own.get(node, 0) + 1
             wanted -= 1

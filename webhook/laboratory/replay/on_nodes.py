@@ -40,7 +40,7 @@ class OnNodes:
         for size, count in (*waiting, *((job.size, 1) for job in partly)):
             self.waited[size] = self.waited.get(size, 0.0) + passed * count
         counted = max(0.0, min(now, last) - max(self._since, first))
-        unit, whole = (self.capacity.index(shape).total for shape in self._shapes)
+        unit, whole = (self.capacity.ranking(shape).total for shape in self._shapes)
         self.free_unit_seconds += counted * unit
         self.in_pieces_unit_seconds += counted * (unit - whole * self.pool.largest)
         self._since = now

@@ -1,3 +1,3 @@
-"""How the gate is served: the aiohttp application (``app``), its ``listener``, the serving certificate (``tls``), and
+"""How the webhook is served: the aiohttp application (``app``), its ``listener``, its certificate (``tls``), and
 ``worker_thread`` for what would keep pods waiting.
 """

@@ -15,9 +15,9 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, disable_created_metrics, generate_latest
 
 from webhook.kube.client_certificate import common_name
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.review import metrics
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 from webhook.server.sharding.hop import HOP_HEADER
 from webhook.wire.admission_review import BODY_BYTES_MAX
 
@@ -44,7 +44,7 @@ CloseAfter = Callable[[web.Request], bool]
 """Whether the connection should end with this answer (age, draining)."""
 
 
-def parse_timeout(query: str, settings: GateSettings) -> float:
+def parse_timeout(query: str, settings: ReviewSettings) -> float:
     """Return the seconds we may take, from the query ``timeout=3s`` that the API server sends (a Go duration)."""
     asked = next((part[8:] for part in query.split("&") if part.startswith("timeout=")), "")
     match = _SECONDS.fullmatch(asked)
@@ -53,10 +53,10 @@ def parse_timeout(query: str, settings: GateSettings) -> float:
 
 
 class _Front:
-    """Reads one review off the wire and hands it to the gate."""
+    """Reads one review off the wire and hands it to the handler."""
 
-    def __init__(self, gate: Gate, close_after: CloseAfter, stranger: Stranger) -> None:
-        self._gate = gate
+    def __init__(self, handler: ReviewHandler, close_after: CloseAfter, stranger: Stranger) -> None:
+        self._gate = handler
         self._stranger = stranger
         self._close_after = close_after
         self._reading_bytes = 0
@@ -160,7 +160,7 @@ def named_in_certificate(names: Collection[str]) -> Stranger:
 
 
 def build_app(
-    gate: Gate,
+    handler: ReviewHandler,
     close_after: CloseAfter = lambda request: False,
     draining: Callable[[], bool] = lambda: False,
     stranger: Stranger = lambda request: False,
@@ -173,8 +173,8 @@ def build_app(
     Serve it with ``listener.serve``: the keep-alive, decompression and handshake settings are the listener's.
     """
     app = web.Application(client_max_size=BODY_BYTES_MAX + 1)
-    front = _Front(gate, close_after, stranger)
-    for path in gate.paths:
+    front = _Front(handler, close_after, stranger)
+    for path in handler.paths:
         app.router.add_post(path, partial(front.post, path))
 
     async def live(_request: web.Request) -> web.StreamResponse:

@@ -30,7 +30,7 @@ AGE_SECONDS: Final = 60.0
 AGE_SPREAD_SECONDS: Final = 10.0
 DRAIN_SECONDS_MAX: Final = 95.0
 """Longer than the API server keeps an idle connection."""
-SWEEP_SECONDS: Final = 0.5
+REAP_SECONDS: Final = 0.5
 CONNECTIONS_MAX: Final = 8192
 HEADER_END: Final = b"\r\n\r\n"
 
@@ -67,7 +67,7 @@ class Connections:
             return True
         return asyncio.get_running_loop().time() >= self._retire_seconds.get(request.protocol, float("inf"))
 
-    def sweep(self, server: web.Server, now_seconds: float) -> None:
+    def reap(self, server: web.Server, now_seconds: float) -> None:
         """Close connections that are too slow or too many; forget those that are gone."""
         present = server.connections
         tables = (self._retire_seconds, self._silent_since, self._began)
@@ -78,7 +78,7 @@ class Connections:
             if not any(connection in table for table in tables):
                 self._silent_since[connection] = now_seconds
         for connection, since in [*self._overdue(now_seconds)]:
-            if now_seconds - since >= HEADER_SECONDS - SWEEP_SECONDS:
+            if now_seconds - since >= HEADER_SECONDS - REAP_SECONDS:
                 connection.force_close()
         for connection in present[CONNECTIONS_MAX:]:
             connection.force_close()
@@ -128,7 +128,7 @@ class ListeningApp:
         self._runner = runner
         self._server = server
         self._connections = connections
-        self._sweeper = asyncio.get_running_loop().create_task(self._sweep(), name="connection sweeper")
+        self._reaper = asyncio.get_running_loop().create_task(self._reap(), name="connection reaper")
 
     async def drain(self, seconds_max: float = DRAIN_SECONDS_MAX) -> None:
         """Keep answering, each answer the last of its connection, until nobody is connected or the time is up."""
@@ -136,14 +136,14 @@ class ListeningApp:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 while self._protocols.connections:
-                    await asyncio.sleep(SWEEP_SECONDS / 2)
+                    await asyncio.sleep(REAP_SECONDS / 2)
         await self.close()
 
     async def close(self) -> None:
         """Stop at once."""
-        self._sweeper.cancel()
+        self._reaper.cancel()
         with suppress(asyncio.CancelledError):
-            await self._sweeper
+            await self._reaper
         self._server.close()
         await self._runner.cleanup()
 
@@ -153,10 +153,10 @@ class ListeningApp:
         assert server is not None
         return server
 
-    async def _sweep(self) -> None:
+    async def _reap(self) -> None:
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            self._connections.sweep(self._protocols, asyncio.get_running_loop().time())
+            await asyncio.sleep(REAP_SECONDS)
+            self._connections.reap(self._protocols, asyncio.get_running_loop().time())
 
 
 async def serve(

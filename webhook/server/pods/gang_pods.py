@@ -1,4 +1,4 @@
-"""Pods of gangs at creation: each within its share of its gang's reservation, or behind our gate until there is one."""
+"""Pods of gangs at creation: each within its slot of its gang's reservation, or behind our gate until there is one."""
 
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
         and excess_over(cost, reserved, rules.view, request.namespace, rules.settings.transformed) is None
     ):
         there = rules.view.fences.live_pods(request.namespace, gang, pod_set)
-        coming = rules.tally.members(request.namespace, gang, pod_set, now, but=pod.uid)
+        coming = rules.tally.of_pod_set(request.namespace, gang, pod_set, now, but=pod.uid)
         if there + coming < reserved.count:
             if not request.dry_run:
                 rules.tally.add(request.namespace, review.tally_key, cost, now, gang=gang, pod_set=pod_set)
@@ -53,7 +53,7 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     return judge_loose(review, rules, cost, now)
 
 
-def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
+def judge_gang_pod(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
     """Return whether the reservation of the gang that the pod's label names has room for it; the tally remembers it."""
     pod, request = review.pod, review.request
     if pod.gang in names.NOT_ADMITTED or pod.gang is None:
@@ -82,7 +82,7 @@ def judge_member(review: PodReview, rules: PodRules, cost: PodPrice, now: float)
     if excess is not None:
         added = added_by_others(pod.spec, reserved.name, rules.view.jobs.get(reservation.uid))
         return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}{added}")
-    return _take_share(review, rules, _Share(reservation, reserved, cost), now)
+    return _take_slot(review, rules, _Slot(reservation, reserved, cost), now)
 
 
 def _left_behind(pod: PodFacts, view: View) -> str:
@@ -98,7 +98,7 @@ def _left_behind(pod: PodFacts, view: View) -> str:
     )
 
 
-class _Share(NamedTuple):
+class _Slot(NamedTuple):
     """What a reservation has for a pod."""
 
     reservation: Reservation
@@ -110,11 +110,11 @@ def _there(pods: int) -> str:
     return f"{does(pods, 'exist')} or {'is' if pods == 1 else 'are'} being created"
 
 
-def _take_share(review: PodReview, rules: PodRules, share: _Share, now: float) -> Answer:
-    reservation, reserved, cost = share
+def _take_slot(review: PodReview, rules: PodRules, slot: _Slot, now: float) -> Answer:
+    reservation, reserved, cost = slot
     namespace, uid = review.request.namespace, reservation.uid
     live = rules.view.fences.live_pods(namespace, uid, reserved.name)
-    coming = rules.tally.members(namespace, uid, reserved.name, now, but=review.pod.uid)
+    coming = rules.tally.of_pod_set(namespace, uid, reserved.name, now, but=review.pod.uid)
     if live + coming >= reserved.count:
         behind = _ledger_note(review, rules)
         message = (

@@ -11,7 +11,7 @@ from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.bounds import UID_CHARS_MAX
 from webhook.server.review.creators import Creators
 from webhook.server.review.pod_facts import PodFacts, read
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 from webhook.wire.admission_review import ReviewRequest
 
 
@@ -20,7 +20,7 @@ class PodRules:
     """What the decision may look at besides the request."""
 
     view: View
-    settings: GateSettings
+    settings: ReviewSettings
     creators: Creators
     tally: Tally
     classes: ComputeClassCatalog

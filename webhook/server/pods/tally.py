@@ -100,6 +100,6 @@ class Tally:
             del self._passed[namespace]
         return [pod for uid, pod in passed.items() if uid != but]
 
-    def members(self, namespace: str, gang: str, pod_set: str, now_seconds: float, but: str = "") -> int:
+    def of_pod_set(self, namespace: str, gang: str, pod_set: str, now_seconds: float, but: str = "") -> int:
         """Return how many of the pending pods belong to one set of a gang."""
         return sum(p.gang == gang and p.pod_set == pod_set for p in self.pending(namespace, now_seconds, but))

@@ -1,7 +1,7 @@
 """/validate/pods: a gang's pods stay within its reservation, loose pods within what reservations leave of the fences.
 
 The decision is a pure function of the request, the view and the tally; waiting for a newer ledger and passing the
-review on to the owning replica are the gate's business.
+review on to the owning replica are the handler's business.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from webhook.core.notation import names
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pricing.pod_requests import price
 from webhook.server.pods.changes import judge_change, judge_resize
-from webhook.server.pods.gang_pods import judge_member, judge_waiting
+from webhook.server.pods.gang_pods import judge_gang_pod, judge_waiting
 from webhook.server.pods.group_checks import nameless, opt_in_warnings, unfollowed
 from webhook.server.pods.loose_pods import judge_loose
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
@@ -84,7 +84,7 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
             return refused
         answer = judge_loose(review, rules, cost, now) if is_fenced(rules.view, request.namespace) else ALLOW
         return allow((*warnings, *(() if left else opt_in_warnings(pod)))) if answer is ALLOW else answer
-    answer = (judge_waiting if pod.gated else judge_member)(review, rules, cost, now)
+    answer = (judge_waiting if pod.gated else judge_gang_pod)(review, rules, cost, now)
     return allow((*warnings, *unfollowed(pod, request.namespace, rules))) if answer is ALLOW else answer
 
 

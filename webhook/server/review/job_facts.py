@@ -18,7 +18,7 @@ from webhook.jobs.reading.record import JobRecord
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.creators import Creators
 from webhook.server.review.gang_owner import OWNER_DEPTH_MAX
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest
 
@@ -34,7 +34,7 @@ class JobRules:
     """What the decision about a job may look at besides the request."""
 
     view: View
-    settings: GateSettings
+    settings: ReviewSettings
     kinds: Mapping[str, JobKind]
     creators: Creators
     by_resource: Mapping[tuple[str, str], JobKind]

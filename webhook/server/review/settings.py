@@ -1,4 +1,4 @@
-"""What the gate has to be told: who we are, who may do what, and the bounds it keeps."""
+"""What the webhook has to be told: who we are, who may do what, and the bounds it keeps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from webhook.jobs.pricing.context import NetworkTier
 
 
 @dataclass(frozen=True, slots=True)
-class GateSettings:
+class ReviewSettings:
     """Constant for the life of the process."""
 
     account: str = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"

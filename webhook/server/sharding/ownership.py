@@ -60,7 +60,7 @@ class Ownership:
     def set_live(self, peers: Iterable[str], now_seconds: float) -> None:
         """Take the names of the live peers; this replica always counts itself."""
         self._others = frozenset(peers) - {self.me}
-        self._share(now_seconds)
+        self._assign(now_seconds)
 
     def listed(self, now_seconds: float) -> None:
         """Note that this replica is among the peers that all read; a while later the others pass reviews to it."""
@@ -73,9 +73,9 @@ class Ownership:
         """Note that others pass reviews to this replica."""
         if self._joining:
             self._joining = False
-            self._share(now_seconds)
+            self._assign(now_seconds)
 
-    def _share(self, now_seconds: float) -> None:
+    def _assign(self, now_seconds: float) -> None:
         owners = self._others if self._joining and self._others else self.live
         if owners != self._owners:
             recent = [old for old in self._before if old[0] + self._settle_seconds > now_seconds]

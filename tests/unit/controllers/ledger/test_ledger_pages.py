@@ -61,7 +61,7 @@ async def whole(stage: Stage) -> Ledger:
     assert index is not None
     found = {page.name: pages.Found(page.uid, page.data) async for page in objects.pages()}
     said = text.decode(index.data)
-    pages.placed(said, found)
+    pages.unlisted(said, found)
     return pages.merged(said, {name: pages.read(said, name, found[name], Decoder()) for name in said.pages})
 
 

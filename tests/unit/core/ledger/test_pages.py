@@ -65,7 +65,7 @@ def test_entries_stay_where_they_were_put_and_no_page_takes_more_than_it_may(
     layout, sizes, groups, made = Layout(), dict[str, int](), dict[int, list[str]](), 0
     for number, (size, group) in enumerate(arrivals):
         uid, joined = str(number), [each for each in groups.get(group, ()) if each in layout.page_of]
-        (page,) = layout.place([(size, joined)])
+        (page,) = layout.assign([(size, joined)])
         if page is None:
             made += 1
             page = layout.open = f"page-{made}"
@@ -100,7 +100,7 @@ def test_there_are_never_more_than_two_pages_for_each_that_was_ever_filled(
     layout, sizes, made, most = Layout(), dict[str, int](), 0, 0
     for number, (size, ends_long, chance) in enumerate(story):
         uid = str(number)
-        (page,) = layout.place([(size, [])])
+        (page,) = layout.assign([(size, [])])
         if page is None:
             made += 1
             page = layout.open = f"page-{made}"
@@ -122,7 +122,7 @@ def test_long_gangs_that_end_leave_no_page_each_behind() -> None:
     layout.put("index", INDEX, 0, pages.INDEX_BYTES)
     for number in range(50):
         for uid, size in ((f"long-{number}", pages.PAGE_BYTES - 250 * (50 - number) // 50), (f"short-{number}", 5)):
-            (page,) = layout.place([(size, [])])
+            (page,) = layout.assign([(size, [])])
             if page is None:
                 page = layout.open = f"page-{number}"
                 layout.bytes_of[page] = 0
@@ -136,9 +136,9 @@ def test_a_page_that_was_half_emptied_is_filled_again_before_another_comes_to_be
     layout.put("first", INDEX, 0, pages.INDEX_BYTES)
     layout.put("second", "page-1", 0, pages.PAGE_BYTES)
     layout.open = "page-1"
-    assert layout.place([(100, [])]) == [None]
+    assert layout.assign([(100, [])]) == [None]
     layout.drop("first", pages.INDEX_BYTES)
-    assert layout.place([(100, [])]) == [INDEX]
+    assert layout.assign([(100, [])]) == [INDEX]
 
 
 def stored(ledger: Ledger, uid: str = "uid") -> Found:
@@ -151,7 +151,7 @@ INDEX_OF_ONE = Ledger(3, 9, {"a": entry("a")}, pages={"page-1": "uid"})
 def test_index_and_pages_make_one_ledger() -> None:
     page = Ledger(2, 12, {"b": entry("b")})
     found = {"page-1": stored(page), "late": Found("other", {})}
-    assert pages.placed(INDEX_OF_ONE, found) == ["late"]
+    assert pages.unlisted(INDEX_OF_ONE, found) == ["late"]
     whole = pages.merged(INDEX_OF_ONE, {"page-1": pages.read(INDEX_OF_ONE, "page-1", found["page-1"], Decoder())})
     assert whole.entries.keys() == {"a", "b"}
     assert whole.version == (3, 12)
@@ -159,7 +159,7 @@ def test_index_and_pages_make_one_ledger() -> None:
 
 def both_of(found: dict[str, Found]) -> Ledger:
     """Return what the one page says, after the look at how all of them are placed."""
-    pages.placed(INDEX_OF_ONE, found)
+    pages.unlisted(INDEX_OF_ONE, found)
     return pages.read(INDEX_OF_ONE, "page-1", found["page-1"], Decoder())
 
 
@@ -199,7 +199,7 @@ def test_an_index_without_pages_is_what_earlier_releases_read() -> None:
 @given(st.lists(st.integers(1, 40), max_size=40))
 def test_a_rebuilt_ledger_is_spread_whole_over_index_and_pages(sizes: list[int]) -> None:
     gangs = [[entry(f"{number}-{part}") for part in range(size)] for number, size in enumerate(sizes)]
-    shares = pages.shares(gangs)
+    shares = pages.distribute(gangs)
     assert sum(map(len, shares)) == sum(sizes)
     for gang in gangs:
         assert sum(not share.keys().isdisjoint(each.uid for each in gang) for share in shares) == 1
@@ -208,7 +208,7 @@ def test_a_rebuilt_ledger_is_spread_whole_over_index_and_pages(sizes: list[int])
 def test_an_ensemble_goes_to_one_page_as_long_as_an_object_can_hold_it() -> None:
     layout = Layout()
     layout.put("first", "page-1", 0, pages.GANG_BYTES_MAX - 100)
-    assert layout.place([(50, ["first"]), (60, ["first"])]) == ["page-1", INDEX]
+    assert layout.assign([(50, ["first"]), (60, ["first"])]) == ["page-1", INDEX]
 
 
 def test_an_ensemble_that_no_object_could_hold_is_spread_entry_by_entry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,6 +216,6 @@ def test_an_ensemble_that_no_object_could_hold_is_spread_entry_by_entry(monkeypa
     monkeypatch.setattr(pages, "INDEX_BYTES", 300)
     monkeypatch.setattr(pages, "GANG_BYTES_MAX", 1000)
     gang = [entry(f"uid-{number}") for number in range(40)]
-    shares = pages.shares([gang])
+    shares = pages.distribute([gang])
     assert sum(len(share) for share in shares) == 40
     assert len(shares) > 1

@@ -223,7 +223,7 @@ def test_an_index_that_catches_up_says_what_one_made_anew_says(steps: list[tuple
                     nodes.allot(f"g{which}", found)
             case "g":
                 nodes.withdraw(f"g{which}")
-        caught_up = nodes.index(kept)
+        caught_up = nodes.ranking(kept)
         assert caught_up.rooms == {name: room for name in nodes.nodes if (room := nodes.room(caught_up, name))[0]}
         assert caught_up.total == sum(count for count, _ in caught_up.rooms.values())
         assert {name: room for room, names in caught_up.by_room.items() for name in names} == caught_up.rooms

@@ -9,7 +9,7 @@ from webhook.core.model.gang import Nearness
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import NodeRecord
-from webhook.core.nodes.ranking import Index, Room
+from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.amounts import Amounts
 from webhook.core.notation.names import HOSTNAME
@@ -78,9 +78,9 @@ def test_of_a_large_domain_not_every_node_is_looked_at_for_a_leader() -> None:
     assert isinstance(place(there, asked), Allotment)
     looked, usual = set[str](), there.room
 
-    def room(index: Index, name: str, more: Amounts | None = None) -> Room:
+    def room(ranking: Ranking, name: str, more: Amounts | None = None) -> Room:
         looked.add(name)
-        return usual(index, name, more)
+        return usual(ranking, name, more)
 
     there.room = room  # type: ignore[method-assign]
     assert isinstance(place(there, asked), Allotment)

@@ -145,13 +145,13 @@ def test_sums_that_are_kept_up_to_date_say_what_new_ones_say(steps: list[tuple[s
                 there.unbind(f"p{which}")
                 there.withdraw(f"g{which}")
         expected = Counter[tuple[str, ...]]()
-        index = there.index(shape)
-        for name, (count, _) in index.rooms.items():
+        ranking = there.ranking(shape)
+        for name, (count, _) in ranking.rooms.items():
             if RACK in there.nodes[name].labels:
                 expected[(there.nodes[name].labels[RACK],)] += count
-        assert index.sums(there.domains(path)) == +expected
-        fresh = there.copy().index(shape)
-        assert (fresh.rooms, fresh.total) == (index.rooms, index.total)
+        assert ranking.sums(there.domains(path)) == +expected
+        fresh = there.copy().ranking(shape)
+        assert (fresh.rooms, fresh.total) == (ranking.rooms, ranking.total)
 
 
 class Watched(dict[str, Any]):
@@ -186,7 +186,7 @@ def test_a_known_shape_is_placed_by_sums_and_a_look_at_the_nodes_of_one_domain()
     ):
         there = world(*nodes)
         assert isinstance(place(there, sliced(64, near)), Allotment)
-        there.index(SHAPE).rooms = watched = Watched(there.index(SHAPE).rooms)
+        there.ranking(SHAPE).rooms = watched = Watched(there.ranking(SHAPE).rooms)
         assert isinstance(place(there, sliced(64, near)), Allotment)
         assert watched.looks <= looks, near
 
@@ -196,8 +196,8 @@ def test_a_new_shape_is_looked_at_only_on_nodes_that_have_what_it_asks_most_of()
     for i in range(1024):
         if i % 16:
             there.bind(f"p{i}", Bound(f"n{i:04}", {"cpu": 1000 if i % 8 else 0}))
-    there.index(SHAPE)
+    there.ranking(SHAPE)
     there.nodes = watched = Watched(there.nodes)
     wide = Shape((("cpu", 8000), (PODS, 1000)), levels=LEVELS)
-    assert there.index(wide).total == 0
+    assert there.ranking(wide).total == 0
     assert watched.looks == 0

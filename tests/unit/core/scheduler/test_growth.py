@@ -235,4 +235,4 @@ def test_whoever_starts_or_grows_no_node_is_promised_more_than_it_has(
         assert held == {uid: sum(places.places["main"].values()) for uid, places in nodes.allotments.items()}
         for uid, allocation in world.engine.state.partial().items():
             (each,) = allocation.gang.pod_sets if allocation.gang is not None else ()
-            assert nodes.index(shape_of(each)).total == 0, f"{uid} could have grown"
+            assert nodes.ranking(shape_of(each)).total == 0, f"{uid} could have grown"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.server.reviews import ask, job, pod, price, review, view, with_quota
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pricing import pod_requests
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.pods.tally import ENTRIES_IN_ALL_MAX, ENTRIES_MAX, Tally
 from webhook.server.review.bounds import VALUES_MAX, values_in
 from webhook.server.sharding import ownership
@@ -72,7 +72,7 @@ def wide(path: str) -> list[bytes]:
 @pytest.mark.parametrize("path", ["/validate/pods", "/validate/jobs", "/mutate/jobs", "/mutate/pods"])
 async def test_a_review_of_hundreds_of_thousands_of_values_is_refused_unread(path: str) -> None:
     for body in wide(path):
-        answer = await ask(Gate(view()), path, body)
+        answer = await ask(ReviewHandler(view()), path, body)
         assert answer.code == 422
         assert str(VALUES_MAX) in answer.message
 
@@ -80,7 +80,7 @@ async def test_a_review_of_hundreds_of_thousands_of_values_is_refused_unread(pat
 async def test_large_texts_are_few_values() -> None:
     large = job()
     large["metadata"]["annotations"] = {"note": '{"a": [1, 2, 3]}, ' * 100_000}
-    assert (await ask(Gate(view()), "/mutate/jobs", review(large))).allowed
+    assert (await ask(ReviewHandler(view()), "/mutate/jobs", review(large))).allowed
 
 
 def test_pricing_a_pod_costs_what_it_holds_and_not_its_square() -> None:
@@ -112,29 +112,29 @@ def test_no_pod_has_hundreds_of_containers(spec: dict[str, Any], word: str) -> N
 
 @pytest.mark.parametrize("field", ["uid", "name", "namespace"])
 async def test_a_text_longer_than_any_is_refused_and_not_kept(field: str) -> None:
-    gate = Gate(with_quota(view(), gpu=8))
-    answer = await ask(gate, "/validate/pods", review(pod(), **{field: "x" * 5000}))
+    handler = ReviewHandler(with_quota(view(), gpu=8))
+    answer = await ask(handler, "/validate/pods", review(pod(), **{field: "x" * 5000}))
     assert answer.code == 422
     assert field in answer.message
-    assert len(gate.tally) == 0
+    assert len(handler.tally) == 0
 
 
 async def test_a_pod_with_an_endless_uid_is_not_kept() -> None:
-    gate = Gate(with_quota(view(), gpu=8))
-    assert (await ask(gate, "/validate/pods", review(pod(uid="x" * 5000)))).code == 422
-    assert len(gate.tally) == 0
+    handler = ReviewHandler(with_quota(view(), gpu=8))
+    assert (await ask(handler, "/validate/pods", review(pod(uid="x" * 5000)))).code == 422
+    assert len(handler.tally) == 0
 
 
 async def test_reviews_of_five_megabytes_leave_nothing_of_them_behind() -> None:
     """Eight of them once left 45 MB, for ever."""
-    gate = Gate(with_quota(view(), gpu=8))
+    handler = ReviewHandler(with_quota(view(), gpu=8))
 
     async def flood(letter: str) -> None:
         for number in range(8):
             long = letter * 5_000_000 + str(number)
             made = pod(uid=long)
             body = review(made, uid=long[:127]) if number % 2 else review(made, uid=long, namespace=long)
-            assert (await ask(gate, "/validate/pods", body)).code == 422
+            assert (await ask(handler, "/validate/pods", body)).code == 422
 
     await flood("a")  # What is made once, such as caches, is there now.
     gc.collect()
@@ -150,24 +150,24 @@ async def test_reviews_of_five_megabytes_leave_nothing_of_them_behind() -> None:
 
 @pytest.mark.parametrize("names", [[f"a.b/{number}" for number in range(65)], ["a.b/" + "x" * 5000]])
 async def test_a_pod_that_names_endless_resources_is_not_kept(names: list[str]) -> None:
-    gate = Gate(with_quota(view(), gpu=8))
+    handler = ReviewHandler(with_quota(view(), gpu=8))
     asking = pod()
     asking["spec"]["containers"][0]["resources"] = {"limits": dict.fromkeys(names, "1")}
-    answer = await ask(gate, "/validate/pods", review(asking))
+    answer = await ask(handler, "/validate/pods", review(asking))
     assert answer.code == 422
     assert "resource" in answer.message
-    assert len(gate.tally) == 0
+    assert len(handler.tally) == 0
 
 
 async def test_invented_namespaces_leave_nothing_behind() -> None:
-    gate = Gate(view())
+    handler = ReviewHandler(view())
     ownership.weight.cache_clear()
     for number in range(50):
         namespace = f"invented-{number}"
         made = pod(uid=f"pod-{number}")
         made["metadata"]["namespace"] = namespace
-        assert (await ask(gate, "/validate/pods", review(made, namespace=namespace))).allowed
-    assert len(gate.tally) == 0
+        assert (await ask(handler, "/validate/pods", review(made, namespace=namespace))).allowed
+    assert len(handler.tally) == 0
     assert ownership.weight.cache_info().currsize == 0
 
 

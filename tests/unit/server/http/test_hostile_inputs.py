@@ -29,22 +29,22 @@ from tests.unit.server.reviews import (
 from tests.unit.server.wire_level import Reply, Served, post, served
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.http.app import parse_timeout
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 
-SETTINGS = GateSettings()
+SETTINGS = ReviewSettings()
 
 
 @pytest.fixture
 async def web() -> AsyncIterator[Served]:
-    async with served(Gate(view())) as server:
+    async with served(ReviewHandler(view())) as server:
         yield server
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate(with_ledger(view(), reservation()))
+def handler() -> ReviewHandler:
+    return ReviewHandler(with_ledger(view(), reservation()))
 
 
 def plain(reply: Reply) -> int:
@@ -76,8 +76,8 @@ def suspended(**more: Any) -> dict[str, Any]:
     return obj
 
 
-async def judged(gate: Gate, body: bytes, path: str = "/validate/jobs") -> Answered:
-    return await ask(gate, path, body)
+async def judged(handler: ReviewHandler, body: bytes, path: str = "/validate/jobs") -> Answered:
+    return await ask(handler, path, body)
 
 
 # -- 1 to 7: transport
@@ -178,7 +178,7 @@ async def test_06_legal_large_reviews_are_handled(web: Served, mebibytes: int) -
     ids=["half a header", "half a body"],
 )
 async def test_07_slow_callers_are_let_go_and_hold_nobody_up(data: bytes) -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         started = asyncio.get_running_loop().time()
         slow = await web.connect()
         await slow.send(data)
@@ -211,33 +211,33 @@ def embedded(text: bytes) -> bytes:
     ],
     ids=["text", "bom", "trailing", "nan", "infinity", "1e400", "lone surrogate", "invalid utf-8"],
 )
-async def test_08_what_is_not_json_is_no_review(gate: Gate, body: bytes) -> None:
-    assert (await gate.review("/validate/jobs", body, 1.0))[0] == 400
+async def test_08_what_is_not_json_is_no_review(handler: ReviewHandler, body: bytes) -> None:
+    assert (await handler.review("/validate/jobs", body, 1.0))[0] == 400
 
 
 @pytest.mark.parametrize("depth", [3000, 9000])
-async def test_09_deep_nesting_is_judged_like_any_other(gate: Gate, depth: int) -> None:
+async def test_09_deep_nesting_is_judged_like_any_other(handler: ReviewHandler, depth: int) -> None:
     body = embedded(b"[" * depth + b"]" * depth)
-    assert "spec.suspend: true" in (await judged(gate, body)).message
+    assert "spec.suspend: true" in (await judged(handler, body)).message
 
 
-async def test_10_of_duplicate_keys_the_last_wins_and_case_matters(gate: Gate) -> None:
+async def test_10_of_duplicate_keys_the_last_wins_and_case_matters(handler: ReviewHandler) -> None:
     obj = orjson.dumps(suspended())
     twice = obj.replace(b'"suspend":true', b'"suspend":true,"suspend":false').replace(b'"spec"', b'"Spec":{},"spec"', 1)
     body = review(suspended()).replace(obj, twice)
-    answer = await judged(gate, body)
+    answer = await judged(handler, body)
     assert "spec.suspend: true" in answer.message
 
 
 @pytest.mark.parametrize("number", [b"9223372036854775808", b"99999999999999999999999999"])
-async def test_11_integers_beyond_64_bits_are_refused(gate: Gate, number: bytes) -> None:
+async def test_11_integers_beyond_64_bits_are_refused(handler: ReviewHandler, number: bytes) -> None:
     body = review(suspended()).replace(b'"parallelism":4,"completions":4', b'"parallelism":' + number)
-    assert (await judged(gate, body)).code == 422
+    assert (await judged(handler, body)).code == 422
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"1", b"null", b"{}", b"true"])
-async def test_12_other_top_levels(gate: Gate, body: bytes) -> None:
-    assert (await gate.review("/validate/jobs", body, 1.0))[0] == 400
+async def test_12_other_top_levels(handler: ReviewHandler, body: bytes) -> None:
+    assert (await handler.review("/validate/jobs", body, 1.0))[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -251,30 +251,30 @@ async def test_12_other_top_levels(gate: Gate, body: bytes) -> None:
         {"kind": None},
     ],
 )
-async def test_13_other_versions_and_kinds(gate: Gate, change: dict[str, Any]) -> None:
-    assert (await gate.review("/validate/jobs", orjson.dumps(document() | change), 1.0))[0] == 400
+async def test_13_other_versions_and_kinds(handler: ReviewHandler, change: dict[str, Any]) -> None:
+    assert (await handler.review("/validate/jobs", orjson.dumps(document() | change), 1.0))[0] == 400
     missing = document()
     del missing["apiVersion"]
-    assert (await gate.review("/validate/jobs", orjson.dumps(missing), 1.0))[0] == 400
+    assert (await handler.review("/validate/jobs", orjson.dumps(missing), 1.0))[0] == 400
 
 
 @pytest.mark.parametrize("request_", [None, [], "x", {}])
-async def test_14_no_request(gate: Gate, request_: Any) -> None:
+async def test_14_no_request(handler: ReviewHandler, request_: Any) -> None:
     body = orjson.dumps(document() | {"request": request_, "response": {"uid": "x", "allowed": True}})
-    assert (await gate.review("/validate/jobs", body, 1.0))[0] == 400
+    assert (await handler.review("/validate/jobs", body, 1.0))[0] == 400
 
 
 @pytest.mark.parametrize("uid", ["x" * 10_000, 'a\u0001\n"b\\', "ü\u202e"])
-async def test_15_a_uid_is_echoed_whatever_it_is(gate: Gate, uid: str) -> None:
-    status, body = await gate.review("/validate/jobs", orjson.dumps(document(uid=uid)), 1.0)
+async def test_15_a_uid_is_echoed_whatever_it_is(handler: ReviewHandler, uid: str) -> None:
+    status, body = await handler.review("/validate/jobs", orjson.dumps(document(uid=uid)), 1.0)
     assert status == 200
     assert orjson.loads(body)["response"]["uid"] == uid
 
 
 @pytest.mark.parametrize("uid", [None, "", 7, {}])
-async def test_15_without_a_uid_there_is_nothing_to_answer(gate: Gate, uid: Any) -> None:
-    assert (await gate.review("/validate/jobs", orjson.dumps(document(uid=uid)), 1.0))[0] == 400
-    assert (await gate.review("/validate/jobs", without("request", "uid"), 1.0))[0] == 400
+async def test_15_without_a_uid_there_is_nothing_to_answer(handler: ReviewHandler, uid: Any) -> None:
+    assert (await handler.review("/validate/jobs", orjson.dumps(document(uid=uid)), 1.0))[0] == 400
+    assert (await handler.review("/validate/jobs", without("request", "uid"), 1.0))[0] == 400
 
 
 # -- 16 to 24: is the request coherent
@@ -282,45 +282,45 @@ async def test_15_without_a_uid_there_is_nothing_to_answer(gate: Gate, uid: Any)
 
 @pytest.mark.parametrize("path", ["/validate/jobs", "/validate/pods"])
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
-async def test_16_no_object(gate: Gate, path: str, operation: str) -> None:
+async def test_16_no_object(handler: ReviewHandler, path: str, operation: str) -> None:
     shown = job() if path == "/validate/jobs" else pod()
     body = orjson.loads(review(shown, old=shown, operation=operation))
     body["request"]["object"] = None
-    assert (await judged(gate, orjson.dumps(body), path)).code == 422
+    assert (await judged(handler, orjson.dumps(body), path)).code == 422
 
 
 @pytest.mark.parametrize("obj", [[], "x", 1, True])
-async def test_16_an_object_of_another_type(gate: Gate, obj: Any) -> None:
-    assert (await judged(gate, orjson.dumps(document(object=obj)))).code == 422
+async def test_16_an_object_of_another_type(handler: ReviewHandler, obj: Any) -> None:
+    assert (await judged(handler, orjson.dumps(document(object=obj)))).code == 422
 
 
-async def test_17_no_old_object_on_update(gate: Gate) -> None:
-    assert (await judged(gate, review(suspended(), operation="UPDATE"))).code == 422
-    assert (await judged(gate, review(pod(), operation="UPDATE"), "/validate/pods")).code == 422
+async def test_17_no_old_object_on_update(handler: ReviewHandler) -> None:
+    assert (await judged(handler, review(suspended(), operation="UPDATE"))).code == 422
+    assert (await judged(handler, review(pod(), operation="UPDATE"), "/validate/pods")).code == 422
 
 
 @pytest.mark.parametrize("path", ["/mutate/jobs", "/validate/jobs"])
-async def test_18_a_normal_deletion(gate: Gate, path: str) -> None:
-    answer = await judged(gate, review(None, old=job(), operation="DELETE"), path)
+async def test_18_a_normal_deletion(handler: ReviewHandler, path: str) -> None:
+    answer = await judged(handler, review(None, old=job(), operation="DELETE"), path)
     assert answer.allowed
     assert answer.patch == []
 
 
 @pytest.mark.parametrize("operation", ["CONNECT", "create", "PATCH", "", None])
-async def test_19_other_operations(gate: Gate, operation: Any) -> None:
-    answer = await judged(gate, orjson.dumps(document(operation=operation)))
+async def test_19_other_operations(handler: ReviewHandler, operation: Any) -> None:
+    answer = await judged(handler, orjson.dumps(document(operation=operation)))
     assert not answer.allowed
     assert answer.code == 400
 
 
-async def test_20_resource_and_object_that_differ(gate: Gate) -> None:
-    assert (await judged(gate, review(suspended(), resource="cronjobs"))).code == 403, "it bears our labels"
-    assert (await judged(gate, review(suspended(), resource="widgets"))).code == 400
+async def test_20_resource_and_object_that_differ(handler: ReviewHandler) -> None:
+    assert (await judged(handler, review(suspended(), resource="cronjobs"))).code == 403, "it bears our labels"
+    assert (await judged(handler, review(suspended(), resource="widgets"))).code == 400
     other = suspended() | {"kind": "JobSet"}
-    assert (await judged(gate, review(other, resource="jobs"))).code == 422
-    assert (await judged(gate, review(suspended() | {"apiVersion": "v1"}))).code == 400
+    assert (await judged(handler, review(other, resource="jobs"))).code == 422
+    assert (await judged(handler, review(suspended() | {"apiVersion": "v1"}))).code == 400
     converted = document(object=suspended(), requestKind={"group": "old", "version": "v1", "kind": "Job"})
-    assert (await judged(gate, orjson.dumps(converted))).allowed
+    assert (await judged(handler, orjson.dumps(converted))).allowed
 
 
 @pytest.mark.parametrize(
@@ -335,39 +335,39 @@ async def test_20_resource_and_object_that_differ(gate: Gate) -> None:
     ],
 )
 async def test_21_subresources_come_from_the_table(
-    gate: Gate, path: str, resource: str, subresource: str, allowed: bool
+    handler: ReviewHandler, path: str, resource: str, subresource: str, allowed: bool
 ) -> None:
     shown = suspended() if resource == "jobs" else pod()
     body = review(shown, old=shown, operation="UPDATE", resource=resource, subresource=subresource)
-    assert (await judged(gate, body, path)).allowed is allowed
+    assert (await judged(handler, body, path)).allowed is allowed
 
 
-async def test_22_names(gate: Gate) -> None:
+async def test_22_names(handler: ReviewHandler) -> None:
     obj = suspended()
     obj["metadata"] |= {"name": "", "generateName": "train-"}
-    assert (await judged(gate, review(obj))).allowed
-    assert (await judged(gate, review(obj), "/mutate/jobs")).allowed
+    assert (await judged(handler, review(obj))).allowed
+    assert (await judged(handler, review(obj), "/mutate/jobs")).allowed
     del obj["metadata"]["generateName"]
-    assert (await judged(gate, review(obj))).code == 422
+    assert (await judged(handler, review(obj))).code == 422
     nameless = pod()
     nameless["metadata"]["name"] = ""
-    assert (await judged(gate, review(nameless), "/validate/pods")).code == 422
+    assert (await judged(handler, review(nameless), "/validate/pods")).code == 422
 
 
 @pytest.mark.parametrize("namespace", ["", "team-b", "Team", "a" * 300, "../x", "%2e", "a/b", None])
-async def test_23_namespaces(gate: Gate, namespace: Any) -> None:
-    answer = await judged(gate, orjson.dumps(document(object=suspended(), namespace=namespace)))
+async def test_23_namespaces(handler: ReviewHandler, namespace: Any) -> None:
+    answer = await judged(handler, orjson.dumps(document(object=suspended(), namespace=namespace)))
     assert answer.code == 422
 
 
 @pytest.mark.parametrize("dry_run", [True, False, None])
-async def test_24_a_dry_run_is_decided_alike(gate: Gate, dry_run: Any) -> None:
-    assert (await judged(gate, orjson.dumps(document(object=suspended(), dryRun=dry_run)))).allowed
+async def test_24_a_dry_run_is_decided_alike(handler: ReviewHandler, dry_run: Any) -> None:
+    assert (await judged(handler, orjson.dumps(document(object=suspended(), dryRun=dry_run)))).allowed
 
 
 @pytest.mark.parametrize("dry_run", ["true", 1, []])
-async def test_24_a_dry_run_of_another_type(gate: Gate, dry_run: Any) -> None:
-    assert (await judged(gate, orjson.dumps(document(dryRun=dry_run)))).code == 400
+async def test_24_a_dry_run_of_another_type(handler: ReviewHandler, dry_run: Any) -> None:
+    assert (await judged(handler, orjson.dumps(document(dryRun=dry_run)))).code == 400
 
 
 # -- 40 to 44: load, time, state, TLS
@@ -381,24 +381,24 @@ async def test_40_a_storm_is_answered_whole(web: Served) -> None:
 
 @pytest.mark.virtual_time
 async def test_40_what_would_wait_in_too_long_a_line_is_told_to_try_again() -> None:
-    gate = Gate(with_ledger(view()), GateSettings(in_flight_max=10))
+    handler = ReviewHandler(with_ledger(view()), ReviewSettings(in_flight_max=10))
     waits = review(pod(gang="job-1", version="9.9"), user=JOB_CONTROLLER)
-    answers = await asyncio.gather(*(judged(gate, waits, "/validate/pods") for _ in range(30)))
+    answers = await asyncio.gather(*(judged(handler, waits, "/validate/pods") for _ in range(30)))
     assert sorted(answer.code for answer in answers) == [429] * 20 + [503] * 10
 
 
 @pytest.mark.virtual_time
 async def test_41_a_caller_that_left_is_forgotten() -> None:
-    gate = Gate(with_ledger(view()))
-    async with served(gate, port=443) as web:
+    handler = ReviewHandler(with_ledger(view()))
+    async with served(handler, port=443) as web:
         wire = await web.connect()
         waits = review(pod(gang="job-1", version="9.9"), user=JOB_CONTROLLER)
         await wire.send(post(waits, "/validate/pods?timeout=3s"))
         await asyncio.sleep(0.1)
-        assert gate.waiting == 1
+        assert handler.waiting == 1
         wire.close()
         await asyncio.sleep(0.1)
-        assert gate.waiting == 0
+        assert handler.waiting == 0
 
 
 @pytest.mark.parametrize(
@@ -426,17 +426,17 @@ def test_42_the_callers_deadline_is_kept_with_a_margin(query: str, seconds: floa
 async def test_43_before_the_caches_are_filled_validation_says_try_again() -> None:
     seen = view()
     seen.unsynced = {"jobs"}
-    gate = Gate(seen)
+    handler = ReviewHandler(seen)
     for path, shown in (("/validate/jobs", suspended()), ("/validate/pods", pod())):
-        assert (await judged(gate, review(shown), path)).code == 503
-    assert (await judged(gate, review(job()), "/mutate/jobs")).patch
-    assert (await judged(gate, review(None, old=pod(), operation="DELETE"), "/validate/pods")).allowed
+        assert (await judged(handler, review(shown), path)).code == 503
+    assert (await judged(handler, review(job()), "/mutate/jobs")).patch
+    assert (await judged(handler, review(None, old=pod(), operation="DELETE"), "/validate/pods")).allowed
 
 
 @pytest.mark.virtual_time
 async def test_43_without_a_ledger_nothing_new_starts_and_it_says_why() -> None:
-    gate = Gate(view(trusted=False))
-    answer = await judged(gate, review(pod(gang="job-1", version="1.1"), user=JOB_CONTROLLER), "/validate/pods")
+    handler = ReviewHandler(view(trusted=False))
+    answer = await judged(handler, review(pod(gang="job-1", version="1.1"), user=JOB_CONTROLLER), "/validate/pods")
     assert answer.code == 503
     assert "ledger" in answer.message
 
@@ -444,7 +444,7 @@ async def test_43_without_a_ledger_nothing_new_starts_and_it_says_why() -> None:
 async def test_anything_that_breaks_is_still_answered_by_a_review() -> None:
     seen = view()
     seen.policy = None  # type: ignore[assignment]
-    answer = await judged(Gate(seen), review(job()))
+    answer = await judged(ReviewHandler(seen), review(job()))
     assert answer.code == 500
     assert "NoneType" not in answer.message
 

@@ -8,12 +8,12 @@ import pytest
 
 from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import post, served
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.http.app import build_health_app
 from webhook.server.http.listener import HEADER_SECONDS, KEEP_ALIVE_SECONDS, SILENT_MAX, serve
 
 
-class Slow(Gate):
+class Slow(ReviewHandler):
     """Takes longer than a header may."""
 
     async def review(
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 async def test_an_idle_connection_outlives_the_api_servers_pool() -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         wire = await web.connect()
         await wire.send(post(BODY))
         assert "connection" not in (await wire.reply()).headers
@@ -39,7 +39,7 @@ async def test_an_idle_connection_outlives_the_api_servers_pool() -> None:
 
 
 async def test_a_connection_dialled_ahead_of_its_first_request_outlives_the_api_servers_pool() -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         wire = await web.connect()
         await asyncio.sleep(100)
         await wire.send(post(BODY))
@@ -48,8 +48,8 @@ async def test_a_connection_dialled_ahead_of_its_first_request_outlives_the_api_
 
 
 async def test_a_header_may_come_in_pieces_and_the_answer_may_take_its_time() -> None:
-    gate = Slow(view())
-    async with served(gate, port=443) as web:
+    handler = Slow(view())
+    async with served(handler, port=443) as web:
         wire = await web.connect()
         head, body = post(BODY)[: -len(BODY)], BODY
         for piece in (head[:-3], head[-3:-1], head[-1:], body):
@@ -60,14 +60,14 @@ async def test_a_header_may_come_in_pieces_and_the_answer_may_take_its_time() ->
 
 
 async def test_a_connection_that_nobody_ever_uses_ends_at_last() -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         wire = await web.connect()
         await asyncio.sleep(KEEP_ALIVE_SECONDS + 1)
         assert await wire.ended()
 
 
 async def test_of_too_many_silent_connections_the_oldest_go_and_nobody_who_speaks() -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         speaking = await web.connect()
         await speaking.send(post(BODY))
         await speaking.reply()
@@ -84,7 +84,7 @@ async def test_of_too_many_silent_connections_the_oldest_go_and_nobody_who_speak
 
 
 async def test_an_old_connection_ends_with_an_answer() -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         wire = await web.connect()
         await wire.send(post(BODY))
         await wire.reply()
@@ -95,7 +95,7 @@ async def test_an_old_connection_ends_with_an_answer() -> None:
 
 
 async def test_a_stop_answers_everybody_once_more_and_ends_when_nobody_is_left() -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         wires = [await web.connect() for _ in range(3)]
         for wire in wires:
             await wire.send(post(BODY))
@@ -113,14 +113,14 @@ async def test_a_stop_answers_everybody_once_more_and_ends_when_nobody_is_left()
 
 
 async def test_a_draining_replica_tells_its_peers() -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         assert (await web.exchange(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).status == 200
         web.connections.draining = True
         assert (await web.exchange(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")).status == 503
 
 
 async def test_a_stop_does_not_wait_for_ever_for_an_idle_caller() -> None:
-    async with served(Gate(view()), port=443) as web:
+    async with served(ReviewHandler(view()), port=443) as web:
         wire = await web.connect()
         await wire.send(post(BODY))
         await wire.reply()

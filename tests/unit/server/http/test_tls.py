@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 
 from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import Served, post, served
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.http.app import named_in_certificate
 from webhook.server.http.tls import AUTHORITY, CERTIFICATE, KEY, BadCertificate, ServingCertificate, authority_in
 from webhook.server.sharding.forward import Forwarder
@@ -64,7 +64,7 @@ def trust(authority: trustme.CA) -> ssl.SSLContext:
 @pytest.fixture
 async def web(tmp_path: Path, authority: trustme.CA, trust: ssl.SSLContext) -> AsyncIterator[tuple[Served, Path]]:
     mount(tmp_path, "..1", authority)
-    async with served(Gate(view()), tls=ServingCertificate(tmp_path).context, trust=trust) as server:
+    async with served(ReviewHandler(view()), tls=ServingCertificate(tmp_path).context, trust=trust) as server:
         yield server, tmp_path
 
 
@@ -85,7 +85,7 @@ async def test_a_renewed_certificate_is_shown_to_new_connections_and_open_ones_l
 ) -> None:
     mount(tmp_path, "..1", authority)
     certificate = ServingCertificate(tmp_path)
-    async with served(Gate(view()), tls=certificate.context, trust=trust) as web:
+    async with served(ReviewHandler(view()), tls=certificate.context, trust=trust) as web:
         wire = await web.connect()
         for version, key_type in enumerate((EC, RSA, EC), start=2):
             mount(tmp_path, f"..{version}", authority, key_type)
@@ -113,7 +113,7 @@ async def test_a_broken_pair_never_goes_live(
 ) -> None:
     issue(tmp_path, authority)
     certificate = ServingCertificate(tmp_path)
-    async with served(Gate(view()), tls=certificate.context, trust=trust) as web:
+    async with served(ReviewHandler(view()), tls=certificate.context, trust=trust) as web:
         before, key = await serial(web), (tmp_path / KEY).read_bytes()
         expired = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC) if broken == "expired" else None
         issue(tmp_path, authority, expires=expired)
@@ -155,7 +155,7 @@ async def test_rotation_under_load_fails_no_handshake_and_no_request(
 ) -> None:
     mount(tmp_path, "..0", authority)
     certificate = ServingCertificate(tmp_path)
-    async with served(Gate(view()), tls=certificate.context, trust=trust) as web:
+    async with served(ReviewHandler(view()), tls=certificate.context, trust=trust) as web:
         done = asyncio.Event()
 
         async def call() -> int:
@@ -226,11 +226,11 @@ async def test_44_where_clients_show_certificates_only_the_named_of_the_authorit
             leaf.configure_cert(context)
         return context
 
-    gate = Gate(view(), forwarder=Forwarder(Ownership("a"), dict))
-    assert gate.forwarder is not None
-    gate.forwarder.hop.renew(certificate.key)
+    handler = ReviewHandler(view(), forwarder=Forwarder(Ownership("a"), dict))
+    assert handler.forwarder is not None
+    handler.forwarder.hop.renew(certificate.key)
     named = callers.issue_cert("a.example", common_name="kube-apiserver", key_type=EC)
-    async with served(gate, tls=certificate.context, stranger=named_in_certificate(["kube-apiserver"])) as web:
+    async with served(handler, tls=certificate.context, stranger=named_in_certificate(["kube-apiserver"])) as web:
         web.trust = trusting(named)
         assert (await web.post(BODY)).status == 200
         web.trust = trusting(callers.issue_cert("a.example", common_name="a-user", key_type=EC))

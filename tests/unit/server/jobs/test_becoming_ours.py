@@ -16,7 +16,7 @@ from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.annotations import encode_requeue
 from webhook.jobs.reading.job import read
 from webhook.jobs.reading.record import Requeue
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.untyped import editing, paths
 
 MANAGED = [name for name in NAMES if kind_of(load(name)).managed_by is not None]
@@ -46,26 +46,26 @@ def managed(kind: JobKind, obj: Any, manager: str | None, *, suspend: bool) -> A
     return editing.drop(made, kind.managed_by) if manager is None else editing.put(made, kind.managed_by, manager)
 
 
-async def update(gate: Gate, old: Any, new: Any, user: str = ALICE, **more: Any) -> Answered:
-    return await ask(gate, "/validate/jobs", review(new, old=old, operation="UPDATE", user=user, **more))
+async def update(handler: ReviewHandler, old: Any, new: Any, user: str = ALICE, **more: Any) -> Answered:
+    return await ask(handler, "/validate/jobs", review(new, old=old, operation="UPDATE", user=user, **more))
 
 
 @pytest.mark.parametrize("name", MANAGED)
 async def test_what_another_controller_managed_is_ours_only_when_it_is_suspended(name: str) -> None:
     kind, obj = example(name)
-    gate = Gate(view())
+    handler = ReviewHandler(view())
     foreign = managed(kind, obj, FOREIGN, suspend=False)
     plural = {"resource": kind.plural}
-    assert (await ask(gate, "/validate/jobs", review(foreign, **plural))).allowed
+    assert (await ask(handler, "/validate/jobs", review(foreign, **plural))).allowed
     for ours in (None, *kind.managers):
-        flipped = await update(gate, foreign, managed(kind, obj, ours, suspend=False), **plural)
+        flipped = await update(handler, foreign, managed(kind, obj, ours, suspend=False), **plural)
         assert not flipped.allowed
         assert "would have to wait for Tutti, but it is already running" in flipped.message
-        late = await update(gate, foreign, managed(kind, obj, ours, suspend=True), **plural)
+        late = await update(handler, foreign, managed(kind, obj, ours, suspend=True), **plural)
         assert not late.allowed, "its pods may be about"
     held = managed(kind, obj, FOREIGN, suspend=True)
-    assert (await update(gate, held, managed(kind, obj, None, suspend=True), **plural)).allowed
-    assert not (await update(gate, held, managed(kind, obj, None, suspend=False), **plural)).allowed
+    assert (await update(handler, held, managed(kind, obj, None, suspend=True), **plural)).allowed
+    assert not (await update(handler, held, managed(kind, obj, None, suspend=False), **plural)).allowed
 
 
 @pytest.mark.parametrize("admitted", [False, True], ids=["waiting", "admitted"])
@@ -74,20 +74,20 @@ async def test_what_is_ours_is_not_given_to_another_controller(name: str, admitt
     kind, obj = example(name)
     stays = dict(marked(kind, obj))
     uid = obj["metadata"]["uid"]
-    gate = Gate(with_ledger(view(), *([reservation(uid, kind=kind.key)] if admitted else [])))
+    handler = ReviewHandler(with_ledger(view(), *([reservation(uid, kind=kind.key)] if admitted else [])))
     if admitted:
         stays = managed(kind, stays, None, suspend=False)
     given = managed(kind, stays, FOREIGN, suspend=not admitted)
     unlabelled = copy.deepcopy(given)
     unlabelled["metadata"]["labels"] = {}
     for changed in (given, unlabelled):
-        refused = await update(gate, stays, changed, resource=kind.plural)
+        refused = await update(handler, stays, changed, resource=kind.plural)
         assert not refused.allowed
         assert "is not set to another controller" in refused.message
 
 
 @pytest.mark.parametrize("admitted", [False, True], ids=["waiting", "placed"])
-@pytest.mark.parametrize("name", [name for name in MANAGED if kind_of(load(name)).placed])
+@pytest.mark.parametrize("name", [name for name in MANAGED if kind_of(load(name)).dispatchable])
 async def test_a_hub_gives_a_job_to_its_fleet_at_creation_and_for_good(name: str, admitted: bool) -> None:
     plain, obj = example(name)
     kinds = of_hub(KINDS)
@@ -95,14 +95,14 @@ async def test_a_hub_gives_a_job_to_its_fleet_at_creation_and_for_good(name: str
     made = marked(kind, obj)
     assert paths.find(made, kind.managed_by or ()) == FOREIGN
     uid = obj["metadata"]["uid"]
-    gate = Gate(with_ledger(view(), *([reservation(uid, kind=kind.key)] if admitted else [])), kinds=kinds)
+    handler = ReviewHandler(with_ledger(view(), *([reservation(uid, kind=kind.key)] if admitted else [])), kinds=kinds)
     stays = managed(kind, made, FOREIGN, suspend=not admitted)
     for other in (None, *plain.managers, "example.org/other"):
-        refused = await update(gate, stays, managed(kind, stays, other, suspend=not admitted), resource=kind.plural)
+        refused = await update(handler, stays, managed(kind, stays, other, suspend=not admitted), resource=kind.plural)
         assert not refused.allowed
         assert "is immutable" in refused.message
     labelled = editing.put(stays, ("metadata", "labels", "mine"), "x")
-    assert (await update(gate, stays, labelled, resource=kind.plural)).allowed
+    assert (await update(handler, stays, labelled, resource=kind.plural)).allowed
 
 
 async def test_a_running_training_job_does_not_join_a_pod_group() -> None:
@@ -111,7 +111,7 @@ async def test_a_running_training_job_does_not_join_a_pod_group() -> None:
     runs = managed(kind, obj, None, suspend=False)
     joining = copy.deepcopy(runs)
     joining["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"] = {"labels": GROUP}
-    refused = await update(Gate(view()), runs, joining)
+    refused = await update(ReviewHandler(view()), runs, joining)
     assert "would have to wait for Tutti, but it is already running" in refused.message
 
 
@@ -122,7 +122,7 @@ async def test_a_kind_without_a_suspend_field_becomes_ours_at_creation_alone() -
     plain = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": metadata, "spec": spec}
     labelled = copy.deepcopy(plain)
     labelled["metadata"]["labels"] = {"tutti.dev/queue-name": "research"}
-    assert not (await update(Gate(view()), plain, labelled)).allowed
+    assert not (await update(ReviewHandler(view()), plain, labelled)).allowed
 
 
 # -- the queue label in a namespace where all jobs wait
@@ -130,26 +130,26 @@ async def test_a_kind_without_a_suspend_field_becomes_ours_at_creation_alone() -
 
 @pytest.mark.parametrize("left", [None, ""], ids=["removed", "emptied"])
 async def test_where_all_jobs_wait_a_job_changes_its_queue_but_does_not_leave_it(left: str | None) -> None:
-    gate = Gate(gated_namespace())
-    refused = await update(gate, stored(), stored(queue=left))
+    handler = ReviewHandler(gated_namespace())
+    refused = await update(handler, stored(), stored(queue=left))
     assert not refused.allowed
     assert "may change its queue (it is research), but not leave it" in refused.message
-    assert (await update(gate, stored(), stored(queue="other"))).allowed
+    assert (await update(handler, stored(), stored(queue="other"))).allowed
 
 
 @pytest.mark.parametrize("left", [None, ""], ids=["removed", "emptied"])
 async def test_nowhere_does_a_waiting_job_leave_its_queue_for_none(left: str | None) -> None:
     """So a marked job that nothing gates is one whose namespace was un-gated: it may start without a queue."""
-    refused = await update(Gate(view()), stored(), stored(queue=left))
+    refused = await update(ReviewHandler(view()), stored(), stored(queue=left))
     assert "waits in queue research: it may name another queue, but not none" in refused.message
-    assert (await update(Gate(view()), stored(), stored(queue="other"))).allowed
+    assert (await update(ReviewHandler(view()), stored(), stored(queue="other"))).allowed
 
 
 async def test_a_waiting_job_does_not_leave_its_pod_group_for_nothing() -> None:
     joined, alone = stored(queue=None), stored(queue=None)
     joined["spec"]["template"]["metadata"]["labels"] |= GROUP
-    assert "joins a PodGroup" in (await update(Gate(view()), joined, alone)).message
-    assert (await update(Gate(view()), joined, stored())).allowed
+    assert "joins a PodGroup" in (await update(ReviewHandler(view()), joined, alone)).message
+    assert (await update(ReviewHandler(view()), joined, stored())).allowed
 
 
 async def test_an_adopted_job_that_was_stopped_does_not_leave_its_queue_either() -> None:
@@ -159,10 +159,10 @@ async def test_an_adopted_job_that_was_stopped_does_not_leave_its_queue_either()
     for each in (old, new):
         each["metadata"] |= {"uid": "job-1"} | noted
         each["spec"]["suspend"] = True
-    assert "but not none" in (await update(Gate(view()), old, new)).message
+    assert "but not none" in (await update(ReviewHandler(view()), old, new)).message
     started = copy.deepcopy(new)
     started["spec"]["suspend"] = False
-    assert "un-suspended by Tutti alone" in (await update(Gate(view()), new, started)).message
+    assert "un-suspended by Tutti alone" in (await update(ReviewHandler(view()), new, started)).message
 
 
 async def test_where_the_namespace_itself_has_a_queue_the_label_may_go() -> None:
@@ -170,7 +170,7 @@ async def test_where_the_namespace_itself_has_a_queue_the_label_may_go() -> None
 
     seen = gated_namespace()
     seen.policy = Policy(namespace_queues={"team-a": "research"})
-    assert (await update(Gate(seen), stored(), stored(queue=None))).allowed
+    assert (await update(ReviewHandler(seen), stored(), stored(queue=None))).allowed
 
 
 # -- a child by its owner's word
@@ -195,22 +195,22 @@ async def test_a_job_that_claims_an_owner_is_neither_stripped_nor_started_by_its
     seen = with_ledger(gated_namespace(), *([reservation(uid, kind=kind.key)] if admitted else []))
     if admitted or manager is None:
         seen.put_job(read(kind, managed(kind, marked(kind, obj), manager, suspend=not admitted), ReadContext()))
-    gate = Gate(seen)
+    handler = ReviewHandler(seen)
     held = owned(stored(uid="job-9"), "MPIJob", kind.api_version, uid)
     stripped = copy.deepcopy(held)
     stripped["spec"]["template"]["metadata"]["labels"] = {}
-    assert not (await update(gate, held, stripped)).allowed
+    assert not (await update(handler, held, stripped)).allowed
     for before in (held, stripped):
         started = copy.deepcopy(before)
         started["spec"]["suspend"] = False
-        assert not (await update(gate, before, started)).allowed
+        assert not (await update(handler, before, started)).allowed
         free = copy.deepcopy(started)
         free["metadata"]["ownerReferences"] = []
-        assert not (await update(gate, before, free)).allowed
+        assert not (await update(handler, before, free)).allowed
 
 
 async def test_a_job_of_a_namespace_that_is_not_gated_may_claim_any_owner_and_run() -> None:
     plain = owned(job(queue=None), "MPIJob", "kubeflow.org/v2beta1", "mpi-1")
     larger = copy.deepcopy(plain)
     larger["spec"]["parallelism"] = 9
-    assert (await update(Gate(view()), plain, larger)).allowed
+    assert (await update(ReviewHandler(view()), plain, larger)).allowed

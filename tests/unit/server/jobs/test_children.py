@@ -25,7 +25,7 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 JOBSET = KINDS["JobSet.jobset.x-k8s.io"]
 TRAINJOB = "TrainJob.trainer.kubeflow.org"
@@ -70,11 +70,11 @@ def child(*, suspend: bool, gang: str | None = names.GANG_PENDING, version: str 
 
 
 async def create(seen: View, obj: dict[str, Any], user: str = JOBSET_CONTROLLER) -> Answered:
-    return await ask(Gate(seen), "/validate/jobs", review(obj, user=user))
+    return await ask(ReviewHandler(seen), "/validate/jobs", review(obj, user=user))
 
 
 async def update(seen: View, old: dict[str, Any], new: dict[str, Any], user: str = JOBSET_CONTROLLER) -> Answered:
-    return await ask(Gate(seen), "/validate/jobs", review(new, old=old, operation="UPDATE", user=user))
+    return await ask(ReviewHandler(seen), "/validate/jobs", review(new, old=old, operation="UPDATE", user=user))
 
 
 async def test_a_suspended_child_is_written_by_its_owners_controller() -> None:
@@ -111,11 +111,11 @@ async def test_a_marked_child_of_an_owner_not_seen_yet_does_not() -> None:
 
 async def test_its_start_waits_for_the_ledger_that_admitted_it() -> None:
     seen = known(view(), jobset())
-    gate = Gate(seen)
+    handler = ReviewHandler(seen)
     body = review(child(suspend=False, gang="set-1", version="1.7"), user=JOBSET_CONTROLLER)
     import asyncio
 
-    asked = asyncio.create_task(ask(gate, "/validate/jobs", body))
+    asked = asyncio.create_task(ask(handler, "/validate/jobs", body))
     await asyncio.sleep(0)
     assert not asked.done()
     seen.set_ledger(Ledger(1, 7, {"set-1": reservation("set-1")}))
@@ -184,7 +184,7 @@ async def rescale(seen: View, old: int, new: Any) -> Answered:
 
     document = orjson.loads(body)
     document["request"] |= request
-    return await ask(Gate(seen), "/validate/jobs", orjson.dumps(document))
+    return await ask(ReviewHandler(seen), "/validate/jobs", orjson.dumps(document))
 
 
 async def test_an_admitted_gang_is_not_scaled_up() -> None:
@@ -230,11 +230,11 @@ async def test_who_only_claims_an_owner_is_refused_and_told_what_an_operator_lac
     """It was stored suspended, started by nobody, and said nowhere why: an operator installed elsewhere stood still."""
     seen = view()
     seen.namespaces["team-a"] = {names.GATED_NAMESPACE: "true"}
-    gate = Gate(known(seen, jobset()))
+    handler = ReviewHandler(known(seen, jobset()))
     claimed = job("train-w-0", queue=queue)
     claimed["metadata"]["ownerReferences"] = [OWNER]
-    stored = (await ask(gate, "/mutate/jobs", review(claimed, user=user))).applied(claimed)
-    answer = await ask(gate, "/validate/jobs", review(stored, user=user))
+    stored = (await ask(handler, "/mutate/jobs", review(claimed, user=user))).applied(claimed)
+    answer = await ask(handler, "/validate/jobs", review(stored, user=user))
     assert not answer.allowed
     assert f"it names JobSet train as its controller, and {user} is not known" in answer.message
     assert "controllerUsers of JobSet.jobset.x-k8s.io" in answer.message

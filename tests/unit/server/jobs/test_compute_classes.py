@@ -14,7 +14,7 @@ from webhook.errors import WrongInput
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 CLASS, MODEL = "alibabacloud.com/compute-class", "alibabacloud.com/gpu-model-series"
 CPU_POD = containers(cpu="1", memory="2Gi")
@@ -42,7 +42,7 @@ def spec() -> dict[str, Any]:
 
 async def test_a_gang_of_two_classes_is_refused() -> None:
     mixed = jobset({CLASS: "general-purpose"}, {CLASS: "performance"})
-    answer = await ask(Gate(view()), "/validate/jobs", review(mixed))
+    answer = await ask(ReviewHandler(view()), "/validate/jobs", review(mixed))
     assert answer.code == 422
     assert "general-purpose" in answer.message
     assert "performance" in answer.message
@@ -50,13 +50,13 @@ async def test_a_gang_of_two_classes_is_refused() -> None:
 
 async def test_a_gang_of_one_class_passes() -> None:
     same = jobset({CLASS: "performance"}, {CLASS: "performance"})
-    assert (await ask(Gate(view()), "/validate/jobs", review(same))).allowed
+    assert (await ask(ReviewHandler(view()), "/validate/jobs", review(same))).allowed
 
 
 async def test_a_loose_pod_of_a_gpu_class_says_which_card() -> None:
     gpus = pod()
     gpus["metadata"]["labels"] = {CLASS: "gpu"}
-    answer = await ask(Gate(view()), "/validate/pods", review(gpus))
+    answer = await ask(ReviewHandler(view()), "/validate/pods", review(gpus))
     assert answer.code == 422
     assert MODEL in answer.message
 
@@ -65,7 +65,7 @@ async def test_what_the_platform_would_correct_is_said() -> None:
     odd = pod()
     odd["metadata"]["labels"] = {CLASS: "general-purpose"}
     odd["spec"]["containers"] = containers(cpu="1", memory="100Gi")
-    answer = await ask(Gate(view()), "/validate/pods", review(odd))
+    answer = await ask(ReviewHandler(view()), "/validate/pods", review(odd))
     assert answer.allowed
     assert "is not a shape of class general-purpose" in answer.warnings[0]
 
@@ -81,10 +81,10 @@ classes: {small: {qos: [default]}}
 """
 
 
-def parts(table: Path) -> Gate:
-    """Return the gate of a webhook that is configured with a table of its own."""
+def parts(table: Path) -> ReviewHandler:
+    """Return the handler of a webhook that is configured with a table of its own."""
     cluster, config = SimulatedCluster(random.Random(1)), Config(compute_classes=table)
-    return webhook(cluster.api(), config, identity="one", clock=SystemClock(), rng=random.Random(1)).gate
+    return webhook(cluster.api(), config, identity="one", clock=SystemClock(), rng=random.Random(1)).handler
 
 
 def test_a_table_that_does_not_parse_stops_the_start_with_its_place(tmp_path: Path) -> None:
@@ -97,10 +97,10 @@ def test_a_table_that_does_not_parse_stops_the_start_with_its_place(tmp_path: Pa
 async def test_the_configured_table_decides(tmp_path: Path) -> None:
     table = tmp_path / "classes.yaml"
     table.write_text(TABLE)
-    gate = parts(table)
-    gate.view.unsynced.clear()
+    handler = parts(table)
+    handler.view.unsynced.clear()
     other = pod()
     other["metadata"]["labels"] = {"example.com/class": "huge", CLASS: "gpu"}
-    answer = await ask(gate, "/validate/pods", review(other))
+    answer = await ask(handler, "/validate/pods", review(other))
     assert "huge" in answer.message
     assert MODEL not in answer.message

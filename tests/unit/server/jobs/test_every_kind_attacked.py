@@ -18,7 +18,7 @@ from webhook.jobs.reading.annotations import encode_requeue
 from webhook.jobs.reading.gang import read_gang
 from webhook.jobs.reading.job import read
 from webhook.jobs.reading.record import Requeue
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.untyped import editing
 
 Object = dict[str, Any]
@@ -57,14 +57,14 @@ class Target:
                     self.obj = editing.put(self.obj, place, self.uid)
             if self.kind.suspend is not None:
                 self.obj = editing.put(self.obj, self.kind.suspend, False)
-        self.gate = Gate(seen, context=lambda: CONTEXT)
+        self.handler = ReviewHandler(seen, context=lambda: CONTEXT)
 
     def sites(self) -> list[Any]:
         return list(read_gang(self.kind, self.obj, CONTEXT).sites)
 
     async def tried(self, changed: Any, old: Any = None) -> Answered:
         body = review(changed, old=old or self.obj, operation="UPDATE", user=ALICE, resource=self.kind.plural)
-        return await ask(self.gate, "/validate/jobs", body)
+        return await ask(self.handler, "/validate/jobs", body)
 
 
 Attack = Callable[[Target], Iterator[Any]]

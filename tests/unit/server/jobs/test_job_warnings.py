@@ -16,26 +16,28 @@ from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 
 @pytest.fixture
-def waiting() -> Gate:
-    return Gate(view())
+def waiting() -> ReviewHandler:
+    return ReviewHandler(view())
 
 
 async def test_who_suspends_a_job_that_waits_is_told_how_to_hold_it() -> None:
     """It is stored suspended already, so nothing changes, and kubectl says only that."""
-    told = await ask(Gate(view()), "/validate/jobs", review(stored(), old=stored(), operation="UPDATE"))
+    told = await ask(ReviewHandler(view()), "/validate/jobs", review(stored(), old=stored(), operation="UPDATE"))
     assert told.allowed
     assert "To keep it from starting: tutti hold job/train -n team-a" in told.warnings[0]
     collected, free = stored(), stored(queue=None)
     collected["metadata"]["finalizers"] = ["example.org/accounting"]
     for new, old in ((collected, stored()), (free, free)):
-        assert not (await ask(Gate(view()), "/validate/jobs", review(new, old=old, operation="UPDATE"))).warnings
+        assert not (
+            await ask(ReviewHandler(view()), "/validate/jobs", review(new, old=old, operation="UPDATE"))
+        ).warnings
 
 
-async def test_a_queue_that_the_same_apply_may_just_have_made_is_called_not_seen_yet(waiting: Gate) -> None:
+async def test_a_queue_that_the_same_apply_may_just_have_made_is_called_not_seen_yet(waiting: ReviewHandler) -> None:
     (warning,) = (await create(waiting, stored(queue="new"))).warnings
     assert "as far as Tutti has seen yet: the job waits until it exists; unless it was created just now" in warning
 
@@ -55,22 +57,24 @@ async def test_who_names_a_priority_class_that_does_not_exist_is_told_which_do(
 ) -> None:
     classes = dict.fromkeys(known, 5)
     context = ReadContext(workload_priority_classes=classes) if ours else ReadContext(priority_classes=classes)
-    gate, obj = Gate(view(), context=lambda: context), stored()
+    handler, obj = ReviewHandler(view(), context=lambda: context), stored()
     if ours:
         obj["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = "hgih"
     else:
         obj["spec"]["template"]["spec"]["priorityClassName"] = "hgih"
-    (warning,) = [text for text in (await create(gate, obj)).warnings if "PriorityClass 'hgih' does not exist" in text]
+    (warning,) = [
+        text for text in (await create(handler, obj)).warnings if "PriorityClass 'hgih' does not exist" in text
+    ]
     assert warning.endswith(told)
     record = read(KINDS["Job.batch"], obj, context)
     assert record is not None
-    reason = waiting_gang(record, gate.view)
+    reason = waiting_gang(record, handler.view)
     assert isinstance(reason, Reason)
     assert reason.code is Code.PRIORITY_CLASS_NOT_FOUND
     assert reason.help.endswith(told)
 
 
-async def test_who_asks_for_no_pods_is_told_that_none_starts_and_how_to_wait_instead(waiting: Gate) -> None:
+async def test_who_asks_for_no_pods_is_told_that_none_starts_and_how_to_wait_instead(waiting: ReviewHandler) -> None:
     obj = stored()
     obj["spec"] |= {"parallelism": 0, "completions": 4}
     (warning,) = [text for text in (await create(waiting, obj)).warnings if "0 pods" in text]
@@ -79,7 +83,7 @@ async def test_who_asks_for_no_pods_is_told_that_none_starts_and_how_to_wait_ins
 
 
 @pytest.mark.parametrize("queue", ["lq", None])
-async def test_a_name_under_ours_that_means_nothing_is_warned_about(waiting: Gate, queue: str | None) -> None:
+async def test_a_name_under_ours_that_means_nothing_is_warned_about(waiting: ReviewHandler, queue: str | None) -> None:
     obj = stored(queue=queue) if queue else job(queue=None)
     obj["metadata"]["annotations"] = {"tutti.dev/min-count": "4", "tutti.dev/simulated-runtime": "5s"}
     obj["metadata"].setdefault("labels", {}).update({"tutti.dev/gpus": "many", "example.com/min-count": "4"})
@@ -90,7 +94,7 @@ async def test_a_name_under_ours_that_means_nothing_is_warned_about(waiting: Gat
     ]
 
 
-async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lacks(waiting: Gate) -> None:
+async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lacks(waiting: ReviewHandler) -> None:
     obj = stored()
     labels = {names.POD_GROUP_LABELS[2]: "ring", names.MIN_AVAILABLE_LABEL: "5"}
     obj["spec"]["template"]["metadata"]["labels"] |= labels
@@ -99,7 +103,7 @@ async def test_other_jobs_of_its_pod_group_may_bring_the_pods_that_a_quorum_lack
     assert "PodGroup ring needs 5 pods and its jobs bring 4 so far" in answer.warnings[-1]
 
 
-async def test_a_job_is_told_how_many_pods_its_pod_group_still_needs_of_others(waiting: Gate) -> None:
+async def test_a_job_is_told_how_many_pods_its_pod_group_still_needs_of_others(waiting: ReviewHandler) -> None:
     waiting.view.pod_groups["team-a", "ring"] = PodGroupRecord("team-a", "ring", 6)
     obj = stored()
     obj["spec"]["template"]["metadata"]["labels"] |= {names.POD_GROUP_LABELS[2]: "ring"}
@@ -109,7 +113,9 @@ async def test_a_job_is_told_how_many_pods_its_pod_group_still_needs_of_others(w
 
 
 @pytest.mark.parametrize(("policy", "told"), [(None, True), ("None", True), ("Running", False), ("All", False)])
-async def test_pods_that_outlive_their_job_are_warned_about(waiting: Gate, policy: str | None, told: bool) -> None:
+async def test_pods_that_outlive_their_job_are_warned_about(
+    waiting: ReviewHandler, policy: str | None, told: bool
+) -> None:
     replicas = {"replicas": 1, "template": {"spec": {"containers": containers(gpu="1")}}}
     obj = {
         "apiVersion": "kubeflow.org/v2beta1",
@@ -130,7 +136,7 @@ async def test_pods_that_outlive_their_job_are_warned_about(waiting: Gate, polic
 
 
 @pytest.mark.parametrize("mode", ["hard", "soft"])
-async def test_a_network_topology_of_volcano_is_said_not_to_be_followed(waiting: Gate, mode: str) -> None:
+async def test_a_network_topology_of_volcano_is_said_not_to_be_followed(waiting: ReviewHandler, mode: str) -> None:
     task = {"name": "t", "replicas": 2, "template": {"spec": {"containers": containers(gpu="1")}}}
     obj: dict[str, Any] = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -149,7 +155,7 @@ async def test_a_network_topology_of_volcano_is_said_not_to_be_followed(waiting:
     assert any(warning.startswith("spec.tasks[].partitionPolicy is not followed") for warning in warnings)
 
 
-async def test_who_joins_a_pod_group_of_volcano_is_told_what_of_it_is_not_followed(waiting: Gate) -> None:
+async def test_who_joins_a_pod_group_of_volcano_is_told_what_of_it_is_not_followed(waiting: ReviewHandler) -> None:
     obj = stored()
     obj["spec"]["template"]["metadata"]["labels"] |= {names.POD_GROUP_LABELS[2]: "ring"}
     for spec, said in (
@@ -168,14 +174,14 @@ async def test_an_unknown_queue_is_a_warning_that_names_those_that_exist() -> No
     queue = Queue("gpus", "kueue")
     local = LocalQueue("team-a", "training", "gpus")
     seen.policy = Policy(queues={"gpus": queue}, local_queues={("team-a", "training"): local})
-    answer = await create(Gate(seen), stored())
+    answer = await create(ReviewHandler(seen), stored())
     assert answer.allowed
     assert answer.warnings[0] == (
         "no queue 'research' in namespace team-a, as far as Tutti has seen yet: the job waits until it exists; "
         "unless it was created just now, create the queue or correct the label; known here: training"
     )
     seen.policy = Policy(local_queues={("team-a", "research"): LocalQueue("team-a", "research", "gone")})
-    answer = await create(Gate(seen), stored())
+    answer = await create(ReviewHandler(seen), stored())
     said = "LocalQueue team-a/research points to ClusterQueue 'gone', which does not exist"
     assert answer.warnings[0].startswith(said)
 
@@ -184,13 +190,13 @@ async def test_a_gang_that_can_never_fit_is_stored_with_the_numbers_in_a_warning
     seen = view()
     seen.policy = Policy(queues={"research": Queue("research", "volcano")})
     never = Reason(Code.EXCEEDS_MAX_QUOTA, where="queue research", resource=GPU, asked=16_000, limit=8_000)
-    answer = await create(Gate(seen, potential=lambda gang: never), stored(gpu="4"))
+    answer = await create(ReviewHandler(seen, potential=lambda gang: never), stored(gpu="4"))
     assert answer.allowed
     assert "asks 16 nvidia.com/gpu, queue research can hold at most 8" in answer.warnings[0]
 
 
 async def test_a_gang_above_its_fence_is_warned_about() -> None:
-    answer = await create(Gate(with_quota(view(), pods=2)), stored())
+    answer = await create(ReviewHandler(with_quota(view(), pods=2)), stored())
     assert answer.allowed
     assert any("ResourceQuota team-a/quota can hold at most 2" in warning for warning in answer.warnings)
 
@@ -233,7 +239,7 @@ def unlabelled(place: tuple[str, ...], key: str) -> dict[str, Any]:
     ],
 )
 async def test_a_queue_that_is_named_where_that_means_nothing_is_warned_about(
-    waiting: Gate, place: tuple[str, ...], key: str
+    waiting: ReviewHandler, place: tuple[str, ...], key: str
 ) -> None:
     obj = unlabelled(place, key)
     answer = await create(waiting, obj)
@@ -271,7 +277,7 @@ RIGHT, NEAR = {"tutti.dev/queue-name": "lq"}, {"kueue.x-k8s.io/queue": "lq"}
     ],
 )
 async def test_a_schedule_whose_jobs_will_not_wait_is_warned_about(
-    waiting: Gate, own: dict[str, str], inner: dict[str, str], notes: dict[str, str], where: str
+    waiting: ReviewHandler, own: dict[str, str], inner: dict[str, str], notes: dict[str, str], where: str
 ) -> None:
     """Jobs without labels of their own get those of their pod template, and wait by them."""
     answer = await create(waiting, cron_job(own, inner, notes))
@@ -286,13 +292,13 @@ async def test_a_schedule_whose_jobs_will_not_wait_is_warned_about(
 
 @pytest.mark.parametrize("key", ["app", "queue", "example.com/queue", "queue-name-of-mine", "message-queue-name"])
 @pytest.mark.parametrize("form", ["labels", "annotations"])
-async def test_an_ordinary_job_without_a_queue_is_not_warned_about(waiting: Gate, key: str, form: str) -> None:
+async def test_an_ordinary_job_without_a_queue_is_not_warned_about(waiting: ReviewHandler, key: str, form: str) -> None:
     assert (await create(waiting, unlabelled(("metadata", form), key))).warnings == []
 
 
 @pytest.mark.parametrize(("scheduler", "warned"), [("volcano", False), ("default-scheduler", True), (None, True)])
 async def test_the_annotation_of_volcano_is_warned_about_where_volcano_does_not_read_it(
-    waiting: Gate, scheduler: str | None, warned: bool
+    waiting: ReviewHandler, scheduler: str | None, warned: bool
 ) -> None:
     pods = ("template", "spec", "template", "metadata", "annotations")
     obj = unlabelled(pods, "scheduling.volcano.sh/queue-name")
@@ -300,7 +306,7 @@ async def test_the_annotation_of_volcano_is_warned_about_where_volcano_does_not_
     assert bool((await create(waiting, obj)).warnings) is warned
 
 
-async def test_the_label_of_kuberay_is_not_warned_about_on_its_kinds(waiting: Gate) -> None:
+async def test_the_label_of_kuberay_is_not_warned_about_on_its_kinds(waiting: ReviewHandler) -> None:
     obj = load("rayjob")
     obj["metadata"] = {"name": "train", "namespace": "team-a", "labels": {"volcano.sh/queue-name": "research"}}
     assert not any("does not make" in each for each in (await create(waiting, obj)).warnings)
@@ -313,8 +319,8 @@ async def test_in_a_hub_who_makes_a_job_that_no_member_can_have_is_told(name: st
     obj["metadata"] |= {"namespace": "team-a", "labels": {names.QUEUE_LABELS[0]: "team"}}
     asked = review(marked(kind, obj), resource=kind.plural)
     told = {
-        where: [each for each in (await ask(gate, "/validate/jobs", asked)).warnings if "a hub places no" in each]
-        for where, gate in (("hub", Gate(view(), kinds=kinds)), ("elsewhere", Gate(view())))
+        where: [each for each in (await ask(handler, "/validate/jobs", asked)).warnings if "a hub places no" in each]
+        for where, handler in (("hub", ReviewHandler(view(), kinds=kinds)), ("elsewhere", ReviewHandler(view())))
     }
     assert not told["elsewhere"]
-    assert bool(told["hub"]) is not kind.placed
+    assert bool(told["hub"]) is not kind.dispatchable

@@ -28,52 +28,52 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import mark, marked
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.reading.annotations import encode_hold
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.review.class_checks import shipped
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 from webhook.untyped.editing import diff
 
 OWNER = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "train", "uid": "s", "controller": True}
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate(view())
+def handler() -> ReviewHandler:
+    return ReviewHandler(view())
 
 
-async def test_a_labelled_job_is_stored_suspended_and_marked(gate: Gate) -> None:
-    stored = (await ask(gate, "/mutate/jobs", review(job()))).applied(job())
+async def test_a_labelled_job_is_stored_suspended_and_marked(handler: ReviewHandler) -> None:
+    stored = (await ask(handler, "/mutate/jobs", review(job()))).applied(job())
     assert stored["spec"]["suspend"] is True
     labels = stored["spec"]["template"]["metadata"]["labels"]
     assert labels == {names.GANG_LABEL: names.GANG_PENDING, names.POD_SET_LABEL: "main"}
 
 
-async def test_run_on_its_own_output_it_patches_nothing(gate: Gate) -> None:
-    stored = (await ask(gate, "/mutate/jobs", review(job()))).applied(job())
-    assert (await ask(gate, "/mutate/jobs", review(stored))).patch == []
+async def test_run_on_its_own_output_it_patches_nothing(handler: ReviewHandler) -> None:
+    stored = (await ask(handler, "/mutate/jobs", review(job()))).applied(job())
+    assert (await ask(handler, "/mutate/jobs", review(stored))).patch == []
 
 
-async def test_a_job_without_a_queue_is_left_alone(gate: Gate) -> None:
-    assert (await ask(gate, "/mutate/jobs", review(job(queue=None)))).patch == []
+async def test_a_job_without_a_queue_is_left_alone(handler: ReviewHandler) -> None:
+    assert (await ask(handler, "/mutate/jobs", review(job(queue=None)))).patch == []
 
 
 async def test_in_a_gated_namespace_every_job_is_held() -> None:
     seen = view()
     seen.namespaces["team-a"] = {names.GATED_NAMESPACE: "true"}
-    answer = await ask(Gate(seen), "/mutate/jobs", review(job(queue=None)))
+    answer = await ask(ReviewHandler(seen), "/mutate/jobs", review(job(queue=None)))
     held = answer.applied(job(queue=None))
     assert held["spec"]["suspend"] is True
     assert held["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] == names.GANG_PENDING_IN_NAMESPACE
-    assert (await ask(Gate(seen), "/mutate/jobs", review(held))).patch == []
-    assert (await ask(Gate(seen), "/validate/jobs", review(held))).allowed
+    assert (await ask(ReviewHandler(seen), "/mutate/jobs", review(held))).patch == []
+    assert (await ask(ReviewHandler(seen), "/validate/jobs", review(held))).allowed
 
 
-async def test_only_what_waits_by_its_namespace_alone_is_marked_so(gate: Gate) -> None:
+async def test_only_what_waits_by_its_namespace_alone_is_marked_so(handler: ReviewHandler) -> None:
     forged = stored()
     forged["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] = names.GANG_PENDING_IN_NAMESPACE
-    mended = (await ask(gate, "/mutate/jobs", review(forged))).applied(forged)
+    mended = (await ask(handler, "/mutate/jobs", review(forged))).applied(forged)
     assert mended["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] == names.GANG_PENDING
-    assert not (await ask(gate, "/validate/jobs", review(forged))).allowed
+    assert not (await ask(handler, "/validate/jobs", review(forged))).allowed
 
 
 def with_a_default_queue(gated: str = "true") -> View:
@@ -90,52 +90,54 @@ def queue_of(obj: Any) -> object:
 
 
 async def test_in_a_gated_namespace_a_job_without_a_queue_waits_in_its_default_one() -> None:
-    gate = Gate(with_a_default_queue())
-    stored = (await ask(gate, "/mutate/jobs", review(job(queue=None)))).applied(job(queue=None))
+    handler = ReviewHandler(with_a_default_queue())
+    stored = (await ask(handler, "/mutate/jobs", review(job(queue=None)))).applied(job(queue=None))
     assert (queue_of(stored), stored["spec"]["suspend"]) == ("default", True)
-    assert (await ask(gate, "/mutate/jobs", review(stored))).patch == []
-    assert (await ask(gate, "/validate/jobs", review(stored))).allowed
-    named = (await ask(gate, "/mutate/jobs", review(job()))).applied(job())
+    assert (await ask(handler, "/mutate/jobs", review(stored))).patch == []
+    assert (await ask(handler, "/validate/jobs", review(stored))).allowed
+    named = (await ask(handler, "/mutate/jobs", review(job()))).applied(job())
     assert queue_of(named) == queue_of(job())
 
 
 async def test_nobody_is_put_into_a_default_queue_where_the_namespace_is_not_gated_by_hand() -> None:
     for gated in ("false", "policy"):
-        answer = await ask(Gate(with_a_default_queue(gated)), "/mutate/jobs", review(job(queue=None)))
+        answer = await ask(ReviewHandler(with_a_default_queue(gated)), "/mutate/jobs", review(job(queue=None)))
         assert queue_of(answer.applied(job(queue=None))) is None
     mapped = with_a_default_queue()
     mapped.policy = replace(mapped.policy, namespace_queues={"team-a": "root/a"})
-    answer = await ask(Gate(mapped), "/mutate/jobs", review(job(queue=None)))
+    answer = await ask(ReviewHandler(mapped), "/mutate/jobs", review(job(queue=None)))
     assert queue_of(answer.applied(job(queue=None))) is None
-    elsewhere = Gate(with_a_default_queue(), GateSettings(left_to_kueue=True))
+    elsewhere = ReviewHandler(with_a_default_queue(), ReviewSettings(left_to_kueue=True))
     assert queue_of((await ask(elsewhere, "/mutate/jobs", review(job(queue=None)))).applied(job(queue=None))) is None
 
 
 async def test_what_belongs_to_an_owner_of_a_known_kind_is_in_no_queue_of_its_own() -> None:
     child = job("train-workers-0", queue=None)
     child["metadata"]["ownerReferences"] = [OWNER]
-    assert (await ask(Gate(with_a_default_queue()), "/mutate/jobs", review(child, user=JOBSET_CONTROLLER))).patch == []
+    assert (
+        await ask(ReviewHandler(with_a_default_queue()), "/mutate/jobs", review(child, user=JOBSET_CONTROLLER))
+    ).patch == []
 
 
 @pytest.mark.parametrize("metadata", [None, {}, {"labels": None}, {"labels": {}}, {"annotations": None}])
-async def test_absent_and_null_template_maps_are_made(gate: Gate, metadata: Any) -> None:
+async def test_absent_and_null_template_maps_are_made(handler: ReviewHandler, metadata: Any) -> None:
     written = job()
     written["spec"]["template"]["metadata"] = metadata
-    stored = (await ask(gate, "/mutate/jobs", review(written))).applied(written)
+    stored = (await ask(handler, "/mutate/jobs", review(written))).applied(written)
     assert stored["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] == names.GANG_PENDING
 
 
-async def test_labels_with_slashes_and_tildes_survive(gate: Gate) -> None:
+async def test_labels_with_slashes_and_tildes_survive(handler: ReviewHandler) -> None:
     written = job()
     written["spec"]["template"]["metadata"] = {"labels": {"a~b/c": "d"}}
-    stored = (await ask(gate, "/mutate/jobs", review(written))).applied(written)
+    stored = (await ask(handler, "/mutate/jobs", review(written))).applied(written)
     assert stored["spec"]["template"]["metadata"]["labels"]["a~b/c"] == "d"
 
 
-async def test_annotations_copied_from_another_job_are_taken_away(gate: Gate) -> None:
+async def test_annotations_copied_from_another_job_are_taken_away(handler: ReviewHandler) -> None:
     written = job()
     written["metadata"]["annotations"] = {names.ADMISSION: "{}", "keep": "me"}
-    stored = (await ask(gate, "/mutate/jobs", review(written))).applied(written)
+    stored = (await ask(handler, "/mutate/jobs", review(written))).applied(written)
     assert stored["metadata"]["annotations"] == {"keep": "me"}
 
 
@@ -152,64 +154,64 @@ def child_of_a_jobset() -> dict[str, Any]:
     return child
 
 
-async def test_a_child_written_by_its_owners_controller_is_left_alone(gate: Gate) -> None:
+async def test_a_child_written_by_its_owners_controller_is_left_alone(handler: ReviewHandler) -> None:
     child = child_of_a_jobset()
-    assert (await ask(gate, "/mutate/jobs", review(child, user=JOBSET_CONTROLLER))).patch == []
+    assert (await ask(handler, "/mutate/jobs", review(child, user=JOBSET_CONTROLLER))).patch == []
 
 
-async def test_a_user_who_claims_an_owner_is_held_like_everybody(gate: Gate) -> None:
+async def test_a_user_who_claims_an_owner_is_held_like_everybody(handler: ReviewHandler) -> None:
     child = child_of_a_jobset()
-    assert (await ask(gate, "/mutate/jobs", review(child))).applied(child)["spec"]["suspend"] is True
+    assert (await ask(handler, "/mutate/jobs", review(child))).applied(child)["spec"]["suspend"] is True
 
 
-async def test_un_suspending_a_held_job_lifts_the_hold_and_leaves_it_suspended(gate: Gate) -> None:
+async def test_un_suspending_a_held_job_lifts_the_hold_and_leaves_it_suspended(handler: ReviewHandler) -> None:
     old = job()
     old["spec"]["suspend"] = True
     old["metadata"] |= {"uid": "job-1", "annotations": {names.HOLD: encode_hold("job-1"), "other": "x"}}
     new = old | {"spec": old["spec"] | {"suspend": False}}
-    answer = await ask(gate, "/mutate/jobs", review(new, old=old, operation="UPDATE"))
+    answer = await ask(handler, "/mutate/jobs", review(new, old=old, operation="UPDATE"))
     stored = answer.applied(new)
     assert stored["spec"]["suspend"] is True
     assert stored["metadata"]["annotations"] == {"other": "x"}
     assert "hold is lifted" in answer.warnings[0]
-    validated = await ask(gate, "/validate/jobs", review(stored, old=old, operation="UPDATE"))
+    validated = await ask(handler, "/validate/jobs", review(stored, old=old, operation="UPDATE"))
     assert validated.allowed, validated.message
 
 
-async def test_the_hold_of_another_job_lifts_nothing(gate: Gate) -> None:
+async def test_the_hold_of_another_job_lifts_nothing(handler: ReviewHandler) -> None:
     old = job()
     old["spec"]["suspend"] = True
     old["metadata"] |= {"uid": "job-1", "annotations": {names.HOLD: encode_hold("job-2")}}
     new = old | {"spec": old["spec"] | {"suspend": False}}
-    assert (await ask(gate, "/mutate/jobs", review(new, old=old, operation="UPDATE"))).patch == []
+    assert (await ask(handler, "/mutate/jobs", review(new, old=old, operation="UPDATE"))).patch == []
 
 
-async def test_our_own_un_suspend_is_never_patched_back(gate: Gate) -> None:
+async def test_our_own_un_suspend_is_never_patched_back(handler: ReviewHandler) -> None:
     old = job()
     old["spec"]["suspend"] = True
     old["metadata"] |= {"uid": "job-1", "annotations": {names.HOLD: encode_hold("job-1")}}
     new = old | {"spec": old["spec"] | {"suspend": False}}
     body = review(new, old=old, operation="UPDATE", user=ACCOUNT)
-    assert (await ask(gate, "/mutate/jobs", body)).patch == []
+    assert (await ask(handler, "/mutate/jobs", body)).patch == []
 
 
 async def test_kueues_label_is_left_to_kueue_where_it_serves() -> None:
-    gate = Gate(view(), GateSettings(left_to_kueue=True))
-    answer = await ask(gate, "/mutate/jobs", review(job()))
+    handler = ReviewHandler(view(), ReviewSettings(left_to_kueue=True))
+    answer = await ask(handler, "/mutate/jobs", review(job()))
     assert answer.patch == []
     assert "Kueue serves" in answer.warnings[0]
 
 
-async def test_exempt_namespaces_are_left_alone(gate: Gate) -> None:
+async def test_exempt_namespaces_are_left_alone(handler: ReviewHandler) -> None:
     written = job()
     written["metadata"]["namespace"] = "kube-system"
-    assert (await ask(gate, "/mutate/jobs", review(written, namespace="kube-system"))).patch == []
+    assert (await ask(handler, "/mutate/jobs", review(written, namespace="kube-system"))).patch == []
 
 
 async def test_a_shape_the_platform_would_raise_is_corrected_when_the_table_says_so() -> None:
     table = shipped()
     policy = table.model_copy(update={"rules": {**table.rules, Rule.SHAPE: Mode.MUTATE}})
-    corrected = Gate(view(), classes=policy)
+    corrected = ReviewHandler(view(), classes=policy)
     written = job(gpu="0")
     written["spec"]["template"] = {
         "metadata": {"labels": {"alibabacloud.com/compute-class": "general-purpose"}},
@@ -220,13 +222,13 @@ async def test_a_shape_the_platform_would_raise_is_corrected_when_the_table_says
     assert (await ask(corrected, "/mutate/jobs", review(stored))).patch == []
 
 
-async def test_a_plain_pod_of_a_pod_group_is_held_by_a_scheduling_gate(gate: Gate) -> None:
+async def test_a_plain_pod_of_a_pod_group_is_held_by_a_scheduling_gate(handler: ReviewHandler) -> None:
     written = pod()
     written["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "ring"}
-    stored = (await ask(gate, "/mutate/pods", review(written))).applied(written)
+    stored = (await ask(handler, "/mutate/pods", review(written))).applied(written)
     assert stored["spec"]["schedulingGates"] == [{"name": names.SCHEDULING_GATE}]
     assert stored["metadata"]["labels"][names.GANG_LABEL] == gang_uid("team-a", "ring")
-    assert (await ask(gate, "/mutate/pods", review(pod()))).patch == []
+    assert (await ask(handler, "/mutate/pods", review(pod()))).patch == []
 
 
 @pytest.mark.parametrize(
@@ -247,43 +249,45 @@ async def test_a_plain_pod_of_a_pod_group_is_held_by_a_scheduling_gate(gate: Gat
         },
     ],
 )
-async def test_a_plain_pod_joins_by_every_generations_word(gate: Gate, joins: dict[str, Any]) -> None:
+async def test_a_plain_pod_joins_by_every_generations_word(handler: ReviewHandler, joins: dict[str, Any]) -> None:
     written = pod()
     for part, fields in joins.items():
         written[part] = {**written[part], **fields}
-    stored = (await ask(gate, "/mutate/pods", review(written))).applied(written)
+    stored = (await ask(handler, "/mutate/pods", review(written))).applied(written)
     assert stored["metadata"]["labels"][names.GANG_LABEL] == gang_uid("team-a", "ring")
 
 
-async def test_a_group_of_kueues_without_a_queue_passes_as_in_kueue(gate: Gate) -> None:
+async def test_a_group_of_kueues_without_a_queue_passes_as_in_kueue(handler: ReviewHandler) -> None:
     written = pod()
     written["metadata"]["labels"] = {names.KUEUE_POD_GROUP: "ring"}
-    assert (await ask(gate, "/mutate/pods", review(written))).patch == []
+    assert (await ask(handler, "/mutate/pods", review(written))).patch == []
 
 
-async def test_what_kueue_itself_holds_is_never_touched(gate: Gate) -> None:
+async def test_what_kueue_itself_holds_is_never_touched(handler: ReviewHandler) -> None:
     written = pod(schedulingGates=[{"name": names.KUEUE_GATE}])
     written["metadata"]["labels"] = {names.KUEUE_POD_GROUP: "ring", "kueue.x-k8s.io/queue-name": "research"}
-    answer = await ask(gate, "/mutate/pods", review(written))
+    answer = await ask(handler, "/mutate/pods", review(written))
     assert answer.patch == []
     assert names.KUEUE_GATE in answer.response["warnings"][0]
     written["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "ring"
-    assert (await ask(gate, "/mutate/pods", review(written))).patch, "a PodGroup is a gang of its own right"
+    assert (await ask(handler, "/mutate/pods", review(written))).patch, "a PodGroup is a gang of its own right"
 
 
-async def test_a_jobs_controller_makes_no_group_of_kueues_by_itself(gate: Gate) -> None:
+async def test_a_jobs_controller_makes_no_group_of_kueues_by_itself(handler: ReviewHandler) -> None:
     """A label on a job's template changes nothing about whose the job's pods are."""
     written = pod()
     written["metadata"]["labels"] = {names.KUEUE_POD_GROUP: "ring", "kueue.x-k8s.io/queue-name": "research"}
-    assert (await ask(gate, "/mutate/pods", review(written, user=JOB_CONTROLLER))).patch == []
+    assert (await ask(handler, "/mutate/pods", review(written, user=JOB_CONTROLLER))).patch == []
 
 
-async def test_what_a_jobs_controller_makes_belongs_to_its_job(gate: Gate) -> None:
+async def test_what_a_jobs_controller_makes_belongs_to_its_job(handler: ReviewHandler) -> None:
     written = pod()
     written["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "ring"}
-    assert (await ask(gate, "/mutate/pods", review(written, user=JOB_CONTROLLER))).patch == []
+    assert (await ask(handler, "/mutate/pods", review(written, user=JOB_CONTROLLER))).patch == []
     assert (
-        await ask(gate, "/mutate/pods", review(written, user="system:serviceaccount:kube-system:replicaset-controller"))
+        await ask(
+            handler, "/mutate/pods", review(written, user="system:serviceaccount:kube-system:replicaset-controller")
+        )
     ).patch
 
 

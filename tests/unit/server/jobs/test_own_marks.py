@@ -24,7 +24,7 @@ from tests.unit.server.reviews import (
 )
 from webhook.core.notation import names
 from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Bearer, Form, Writer, own_marks
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 OWN = [(key, "labels") for key in sorted(OWN_LABELS)] + [(key, "annotations") for key in sorted(OWN_ANNOTATIONS)]
 DEPLOYMENT_CONTROLLER = "system:serviceaccount:kube-system:deployment-controller"
@@ -56,12 +56,12 @@ def with_mark(obj: dict[str, Any], place: tuple[str, ...], form: str, key: str, 
     return made
 
 
-async def update(gate: Gate, old: dict[str, Any], new: dict[str, Any], user: str = ALICE) -> Answered:
-    return await ask(gate, "/validate/jobs", review(new, old=old, operation="UPDATE", user=user))
+async def update(handler: ReviewHandler, old: dict[str, Any], new: dict[str, Any], user: str = ALICE) -> Answered:
+    return await ask(handler, "/validate/jobs", review(new, old=old, operation="UPDATE", user=user))
 
 
-async def create(gate: Gate, obj: dict[str, Any], user: str = ALICE) -> Answered:
-    return await ask(gate, "/validate/jobs", review(obj, user=user))
+async def create(handler: ReviewHandler, obj: dict[str, Any], user: str = ALICE) -> Answered:
+    return await ask(handler, "/validate/jobs", review(obj, user=user))
 
 
 PLACES = {"job": (), "pod template": ("spec", "template"), "nowhere we look": ("spec", "x", "y")}
@@ -70,36 +70,36 @@ PLACES = {"job": (), "pod template": ("spec", "template"), "nowhere we look": ("
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 @each_mark
 async def test_a_job_that_waits_for_nobody_bears_nothing_of_ours(key: str, form: str, place: tuple[str, ...]) -> None:
-    gate, plain = Gate(with_ledger(view(), reservation())), job(queue=None)
+    handler, plain = ReviewHandler(with_ledger(view(), reservation())), job(queue=None)
     marked = with_mark(plain, place, form, key)
-    for answer in (await create(gate, marked), await update(gate, plain, marked)):
+    for answer in (await create(handler, marked), await update(handler, plain, marked)):
         assert not answer.allowed
         assert key in answer.message
         assert "is written by Tutti alone" in answer.message
     # What slipped in may be taken away; but a marked template may be one that was held where all jobs waited.
     was_held = key == names.GANG_LABEL and place == ("spec", "template")
-    assert (await update(gate, marked, plain)).allowed is not was_held
-    assert (await update(gate, plain, marked, user=ACCOUNT)).allowed
+    assert (await update(handler, marked, plain)).allowed is not was_held
+    assert (await update(handler, plain, marked, user=ACCOUNT)).allowed
 
 
 async def test_a_suspended_one_neither() -> None:
     """It could be started with the label later, and its pods would pass as another gang's."""
-    gate, plain = Gate(with_ledger(view(), reservation())), job(queue=None)
+    handler, plain = ReviewHandler(with_ledger(view(), reservation())), job(queue=None)
     plain["spec"]["suspend"] = True
-    assert not (await create(gate, with_mark(plain, ("spec", "template"), "labels", names.GANG_LABEL))).allowed
+    assert not (await create(handler, with_mark(plain, ("spec", "template"), "labels", names.GANG_LABEL))).allowed
 
 
 async def test_an_unreadable_one_neither() -> None:
-    gate, broken = Gate(view()), job(queue=None, parallelism=-1)
-    assert not (await create(gate, with_mark(broken, ("spec", "template"), "labels", names.GANG_LABEL))).allowed
+    handler, broken = ReviewHandler(view()), job(queue=None, parallelism=-1)
+    assert not (await create(handler, with_mark(broken, ("spec", "template"), "labels", names.GANG_LABEL))).allowed
 
 
 async def test_a_waiting_job_is_not_marked_as_another_gangs() -> None:
-    gate = Gate(with_ledger(view(), reservation("job-2")))
+    handler = ReviewHandler(with_ledger(view(), reservation("job-2")))
     forged = with_mark(stored(), ("spec", "template"), "labels", names.GANG_LABEL, "job-2")
-    assert not (await create(gate, forged)).allowed
+    assert not (await create(handler, forged)).allowed
     other_set = with_mark(stored(), ("spec", "template"), "labels", names.POD_SET_LABEL, "other")
-    assert not (await create(gate, other_set)).allowed
+    assert not (await create(handler, other_set)).allowed
 
 
 async def test_a_held_job_may_bear_copies_of_its_templates_labels() -> None:
@@ -108,9 +108,9 @@ async def test_a_held_job_may_bear_copies_of_its_templates_labels() -> None:
     copied["metadata"]["labels"] = dict(copied["spec"]["template"]["metadata"]["labels"])
     mapped = view()
     mapped.policy = replace(mapped.policy, namespace_queues={"team-a": "research"})
-    assert (await update(Gate(mapped), stored(), copied)).allowed
+    assert (await update(ReviewHandler(mapped), stored(), copied)).allowed
     grouped = with_mark(copied, ("spec", "template"), "labels", names.POD_GROUP_LABELS[0], "crew")
-    assert (await create(Gate(view()), grouped)).allowed
+    assert (await create(ReviewHandler(view()), grouped)).allowed
 
 
 def deployment() -> dict[str, Any]:
@@ -143,29 +143,29 @@ def cron_job() -> dict[str, Any]:
 async def test_what_cannot_wait_bears_nothing_of_ours(
     plain: dict[str, Any], place: tuple[str, ...], key: str, form: str
 ) -> None:
-    gate = Gate(with_ledger(view(), reservation()))
+    handler = ReviewHandler(with_ledger(view(), reservation()))
     marked = with_mark(plain, place, form, key)
-    for answer in (await create(gate, marked), await update(gate, plain, marked)):
+    for answer in (await create(handler, marked), await update(handler, plain, marked)):
         assert not answer.allowed
         assert key in answer.message
-    assert (await update(gate, marked, copy.deepcopy(marked))).allowed
-    assert (await update(gate, marked, plain)).allowed
+    assert (await update(handler, marked, copy.deepcopy(marked))).allowed
+    assert (await update(handler, marked, plain)).allowed
 
 
 async def test_what_a_gangs_controller_makes_of_a_wrapped_deployment_bears_its_marks() -> None:
     marked = with_mark(deployment(), ("spec", "template"), "labels", names.GANG_LABEL)
     wrapper = "system:serviceaccount:appwrapper-system:appwrapper-controller-manager"
-    assert (await create(Gate(view()), marked, user=wrapper)).allowed
-    assert (await create(Gate(view()), marked, user=DEPLOYMENT_CONTROLLER)).allowed
+    assert (await create(ReviewHandler(view()), marked, user=wrapper)).allowed
+    assert (await create(ReviewHandler(view()), marked, user=DEPLOYMENT_CONTROLLER)).allowed
 
 
 async def test_a_child_bears_its_owners_gang_and_no_other() -> None:
     seen = with_ledger(view(), reservation("set-1", kind="JobSet.jobset.x-k8s.io"), reservation("job-2"))
-    gate = Gate(seen)
-    assert (await create(gate, child(suspend=False, gang="set-1"), user=JOBSET_CONTROLLER)).allowed
-    assert (await create(gate, child(suspend=True), user=JOBSET_CONTROLLER)).allowed
+    handler = ReviewHandler(seen)
+    assert (await create(handler, child(suspend=False, gang="set-1"), user=JOBSET_CONTROLLER)).allowed
+    assert (await create(handler, child(suspend=True), user=JOBSET_CONTROLLER)).allowed
     for suspend in (False, True):
-        forged = await create(gate, child(suspend=suspend, gang="job-2"), user=JOBSET_CONTROLLER)
+        forged = await create(handler, child(suspend=suspend, gang="job-2"), user=JOBSET_CONTROLLER)
         assert not forged.allowed
         assert "job-2" in forged.message
 
@@ -173,24 +173,26 @@ async def test_a_child_bears_its_owners_gang_and_no_other() -> None:
 async def test_a_childs_child_runs_with_the_gang_at_the_top() -> None:
     """A TrainJob's JobSet is not kept in the view; its Jobs bear the TrainJob's gang."""
     held = reservation("train-1", kind="TrainJob.trainer.kubeflow.org")
-    gate = Gate(with_ledger(view(), held))
-    assert (await create(gate, child(suspend=False, gang="train-1"), user=JOBSET_CONTROLLER)).allowed
+    handler = ReviewHandler(with_ledger(view(), held))
+    assert (await create(handler, child(suspend=False, gang="train-1"), user=JOBSET_CONTROLLER)).allowed
     stopping = reservation("train-1", kind="TrainJob.trainer.kubeflow.org", stopping="Preempted")
-    refused = await create(Gate(with_ledger(view(), stopping)), child(suspend=False, gang="train-1"), JOBSET_CONTROLLER)
+    refused = await create(
+        ReviewHandler(with_ledger(view(), stopping)), child(suspend=False, gang="train-1"), JOBSET_CONTROLLER
+    )
     assert "is being stopped" in refused.message
 
 
 async def test_a_plain_job_does_not_become_a_child_by_its_owners_word() -> None:
     """Who writes the reference gets no label by it."""
     seen = with_ledger(known(view(), _jobset()), reservation("set-1", kind="JobSet.jobset.x-k8s.io"))
-    gate, plain = Gate(seen), job(queue=None)
+    handler, plain = ReviewHandler(seen), job(queue=None)
     plain["metadata"]["uid"] = "job-9"
     plain["spec"]["suspend"] = True
     owned = copy.deepcopy(plain)
     owned["metadata"]["ownerReferences"] = [OWNER]
     marked = with_mark(owned, ("spec", "template"), "labels", names.GANG_LABEL, "set-1")
-    assert not (await update(gate, plain, marked)).allowed
-    assert not (await update(gate, owned, marked)).allowed
+    assert not (await update(handler, plain, marked)).allowed
+    assert not (await update(handler, owned, marked)).allowed
 
 
 def _jobset() -> dict[str, Any]:
@@ -212,11 +214,11 @@ def test_marks_are_found_at_any_depth_and_told_apart_from_selectors() -> None:
 async def test_a_pod_that_claims_a_gang_is_judged_by_the_owner_it_has() -> None:
     from tests.unit.server.reviews import pod
 
-    gate = Gate(with_ledger(view(), reservation()))
-    mine = await ask(gate, "/validate/pods", review(pod(gang="job-1"), user=JOB_CONTROLLER))
+    handler = ReviewHandler(with_ledger(view(), reservation()))
+    mine = await ask(handler, "/validate/pods", review(pod(gang="job-1"), user=JOB_CONTROLLER))
     assert mine.allowed
     squatter = await ask(
-        gate, "/validate/pods", review(pod(uid="p2", gang="job-1", owner="job-7"), user=JOB_CONTROLLER)
+        handler, "/validate/pods", review(pod(uid="p2", gang="job-1", owner="job-7"), user=JOB_CONTROLLER)
     )
     assert not squatter.allowed
     assert "Job train" in squatter.message

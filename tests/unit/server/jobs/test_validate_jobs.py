@@ -29,8 +29,8 @@ from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.annotations import encode_hold
 from webhook.jobs.reading.job import read
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
-from webhook.server.handler import Gate
-from webhook.server.review.settings import GateSettings
+from webhook.server.handler import ReviewHandler
+from webhook.server.review.settings import ReviewSettings
 
 JOB = KINDS["Job.batch"]
 HOLD = names.HOLD
@@ -45,21 +45,21 @@ def running(**more: Any) -> dict[str, Any]:
     return obj
 
 
-async def update(gate: Gate, old: dict[str, Any], new: dict[str, Any], user: str = ALICE) -> Answered:
-    return await ask(gate, "/validate/jobs", review(new, old=old, operation="UPDATE", user=user))
+async def update(handler: ReviewHandler, old: dict[str, Any], new: dict[str, Any], user: str = ALICE) -> Answered:
+    return await ask(handler, "/validate/jobs", review(new, old=old, operation="UPDATE", user=user))
 
 
 def changed(obj: dict[str, Any], **spec: Any) -> dict[str, Any]:
     return {**copy.deepcopy(obj), "spec": {**copy.deepcopy(obj["spec"]), **spec}}
 
 
-def admitted(pods: int = 4) -> Gate:
-    """Return a gate whose ledger holds the Job's reservation: pods of 1 GPU, 4 CPUs, 16 GiB."""
+def admitted(pods: int = 4) -> ReviewHandler:
+    """Return a handler whose ledger holds the Job's reservation: pods of 1 GPU, 4 CPUs, 16 GiB."""
     record = read(JOB, running(), ReadContext())
     assert record.gang is not None
     held = reservation()
     priced = held.pod_sets[0].__class__("main", pods, record.gang.pod_sets[0].price, {GPU: "default"})
-    return Gate(with_ledger(view(), held.__class__(**{**_fields(held), "pod_sets": (priced,)})))
+    return ReviewHandler(with_ledger(view(), held.__class__(**{**_fields(held), "pod_sets": (priced,)})))
 
 
 def _fields(held: Any) -> dict[str, Any]:
@@ -67,30 +67,30 @@ def _fields(held: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def waiting() -> Gate:
-    return Gate(view())
+def waiting() -> ReviewHandler:
+    return ReviewHandler(view())
 
 
 # -- creation
 
 
-async def test_a_marked_and_suspended_job_is_stored(waiting: Gate) -> None:
+async def test_a_marked_and_suspended_job_is_stored(waiting: ReviewHandler) -> None:
     assert (await create(waiting, stored())).allowed
 
 
-async def test_a_job_that_was_not_suspended_is_refused(waiting: Gate) -> None:
+async def test_a_job_that_was_not_suspended_is_refused(waiting: ReviewHandler) -> None:
     answer = await create(waiting, stored(suspend=False))
     assert not answer.allowed
     assert "spec.suspend: true" in answer.message
 
 
-async def test_a_job_whose_template_is_not_marked_is_refused(waiting: Gate) -> None:
+async def test_a_job_whose_template_is_not_marked_is_refused(waiting: ReviewHandler) -> None:
     obj = stored()
     del obj["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL]
     assert names.GANG_LABEL in (await create(waiting, obj)).message
 
 
-async def test_a_suspend_field_that_the_served_schema_lacks_is_named(waiting: Gate) -> None:
+async def test_a_suspend_field_that_the_served_schema_lacks_is_named(waiting: ReviewHandler) -> None:
     obj = stored()
     del obj["spec"]["suspend"]
     message = (await create(waiting, obj)).message
@@ -104,7 +104,7 @@ async def test_a_train_job_of_a_trainer_without_runtime_patches_is_told_which_on
         "spec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": _job_template()}]}}},
     }
     context = ReadContext(training_runtimes={("", "torch"): runtime})
-    gate = Gate(view(), context=lambda: context)
+    handler = ReviewHandler(view(), context=lambda: context)
     obj = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -112,9 +112,9 @@ async def test_a_train_job_of_a_trainer_without_runtime_patches_is_told_which_on
         "spec": {"runtimeRef": {"name": "torch"}},
     }
     held: dict[str, Any] = copy.deepcopy(marked(KINDS["TrainJob.trainer.kubeflow.org"], obj, context))
-    assert (await create(gate, held)).allowed
+    assert (await create(handler, held)).allowed
     del held["spec"]["runtimePatches"]
-    answer = await create(gate, held)
+    answer = await create(handler, held)
     assert not answer.allowed
     assert (
         "has no field spec.runtimePatches, and the API server dropped it: install Kubeflow Trainer 2.2"
@@ -126,7 +126,7 @@ def _job_template() -> dict[str, Any]:
     return {"spec": {"template": {"spec": {"containers": containers(gpu="1")}}}}
 
 
-async def test_a_job_with_a_forged_admission_is_refused(waiting: Gate) -> None:
+async def test_a_job_with_a_forged_admission_is_refused(waiting: ReviewHandler) -> None:
     obj = stored()
     obj["metadata"]["annotations"] = {names.ADMISSION: "{}"}
     answer = await create(waiting, obj)
@@ -134,16 +134,16 @@ async def test_a_job_with_a_forged_admission_is_refused(waiting: Gate) -> None:
     assert names.ADMISSION in answer.message
 
 
-async def test_a_job_without_a_queue_may_run(waiting: Gate) -> None:
+async def test_a_job_without_a_queue_may_run(waiting: ReviewHandler) -> None:
     assert (await create(waiting, job(queue=None))).allowed
 
 
 @pytest.mark.parametrize("suspend", ["true", 1, {}])
-async def test_a_suspend_field_of_another_type_is_malformed(waiting: Gate, suspend: Any) -> None:
+async def test_a_suspend_field_of_another_type_is_malformed(waiting: ReviewHandler, suspend: Any) -> None:
     assert (await create(waiting, changed(stored(), suspend=suspend))).code == 422
 
 
-async def test_a_quorum_above_the_pods_is_refused_with_both_numbers(waiting: Gate) -> None:
+async def test_a_quorum_above_the_pods_is_refused_with_both_numbers(waiting: ReviewHandler) -> None:
     obj = stored()
     obj["spec"]["template"]["metadata"]["labels"] |= {names.MIN_AVAILABLE_LABEL: "5"}
     answer = await create(waiting, obj)
@@ -164,20 +164,20 @@ async def test_priorities_that_differ_within_a_gang_are_refused() -> None:
         "spec": {"pytorchReplicaSpecs": {"Master": replicas("high"), "Worker": replicas("low")}},
     }
     context = ReadContext(priority_classes={"high": 10, "low": 1})
-    gate = Gate(view(), context=lambda: context)
+    handler = ReviewHandler(view(), context=lambda: context)
     held = dict(marked(KINDS["PyTorchJob.kubeflow.org"], obj))
-    answer = await create(gate, held)
+    answer = await create(handler, held)
     assert answer.code == 422
     assert "high, low" in answer.message
 
 
-async def test_a_fraction_of_a_gpu_is_refused(waiting: Gate) -> None:
+async def test_a_fraction_of_a_gpu_is_refused(waiting: ReviewHandler) -> None:
     answer = await create(waiting, stored(gpu="500m"))
     assert answer.code == 422
     assert "whole numbers" in answer.message
 
 
-async def test_a_resource_claim_is_refused_by_name(waiting: Gate) -> None:
+async def test_a_resource_claim_is_refused_by_name(waiting: ReviewHandler) -> None:
     obj = stored()
     obj["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "x"}]
     answer = await create(waiting, obj)
@@ -185,7 +185,7 @@ async def test_a_resource_claim_is_refused_by_name(waiting: Gate) -> None:
     assert "resourceClaims" in answer.message
 
 
-async def test_a_template_that_names_its_node_is_refused_since_its_pods_would_be(waiting: Gate) -> None:
+async def test_a_template_that_names_its_node_is_refused_since_its_pods_would_be(waiting: ReviewHandler) -> None:
     preset = stored()
     preset["spec"]["template"]["spec"]["nodeName"] = "node-7"
     told = "pod set main presets spec.nodeName to 'node-7'"
@@ -193,7 +193,7 @@ async def test_a_template_that_names_its_node_is_refused_since_its_pods_would_be
     assert told in (await update(waiting, stored(), preset)).message
 
 
-async def test_a_breach_of_the_compute_class_rules_is_refused(waiting: Gate) -> None:
+async def test_a_breach_of_the_compute_class_rules_is_refused(waiting: ReviewHandler) -> None:
     obj = stored()
     obj["spec"]["template"]["metadata"]["labels"]["alibabacloud.com/compute-class"] = "gpuu"
     answer = await create(waiting, obj)
@@ -204,7 +204,7 @@ async def test_a_breach_of_the_compute_class_rules_is_refused(waiting: Gate) -> 
 # -- start and hold
 
 
-async def test_nobody_but_our_account_un_suspends(waiting: Gate) -> None:
+async def test_nobody_but_our_account_un_suspends(waiting: ReviewHandler) -> None:
     answer = await update(waiting, stored(), stored(suspend=False))
     assert not answer.allowed
     assert "waits in queue research" in answer.message
@@ -212,11 +212,11 @@ async def test_nobody_but_our_account_un_suspends(waiting: Gate) -> None:
 
 
 @pytest.mark.parametrize("user", ["", "system:serviceaccount:tutti-system:tutti-webhook", JOB_CONTROLLER])
-async def test_other_accounts_do_not_un_suspend_either(waiting: Gate, user: str) -> None:
+async def test_other_accounts_do_not_un_suspend_either(waiting: ReviewHandler, user: str) -> None:
     assert not (await update(waiting, stored(), stored(suspend=False), user=user)).allowed
 
 
-async def test_taking_the_label_off_and_starting_in_one_step_is_refused(waiting: Gate) -> None:
+async def test_taking_the_label_off_and_starting_in_one_step_is_refused(waiting: ReviewHandler) -> None:
     free = stored(suspend=False, queue=None)
     assert not (await update(waiting, stored(), free)).allowed
 
@@ -225,7 +225,7 @@ async def test_an_owner_may_suspend_a_running_job() -> None:
     assert (await update(admitted(), running(), changed(running(), suspend=True))).allowed
 
 
-async def test_a_hold_is_not_taken_off_without_un_suspending_by_others_either(waiting: Gate) -> None:
+async def test_a_hold_is_not_taken_off_without_un_suspending_by_others_either(waiting: ReviewHandler) -> None:
     old = stored()
     old["metadata"]["annotations"] = {HOLD: encode_hold("job-1")}
     # What the mutating phase leaves of an un-suspend: still suspended, the hold gone.
@@ -260,18 +260,18 @@ async def test_a_running_gang_may_shrink_and_come_back() -> None:
 
 async def test_a_running_gang_with_little_left_to_do_may_come_back_and_no_more_than_that() -> None:
     """What it was started with is for what was left of it, less than its parallelism."""
-    gate = admitted(2)
+    handler = admitted(2)
     indexed = changed(running(), completionMode="Indexed", parallelism=6, completions=6)
     indexed["status"] = {"completedIndexes": "1-4", "succeeded": 4}
     smaller = changed(indexed, parallelism=1)
-    assert (await update(gate, indexed, smaller)).allowed
-    assert (await update(gate, smaller, indexed)).allowed
-    answer = await update(gate, indexed, changed(indexed, parallelism=7, completions=7))
+    assert (await update(handler, indexed, smaller)).allowed
+    assert (await update(handler, smaller, indexed)).allowed
+    answer = await update(handler, indexed, changed(indexed, parallelism=7, completions=7))
     assert "3 pods, 2 are reserved" in answer.message
 
 
 async def test_a_running_job_without_a_reservation_does_not_grow_either() -> None:
-    answer = await update(Gate(view()), running(), changed(running(), parallelism=9, completions=9))
+    answer = await update(ReviewHandler(view()), running(), changed(running(), parallelism=9, completions=9))
     assert "9 pods, 4 are reserved" in answer.message
 
 
@@ -284,17 +284,19 @@ async def test_what_a_running_workflow_says_it_asks_does_not_grow() -> None:
         spec = {"suspend": False, "templates": []}
         return {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec}
 
-    answer = await update(Gate(view()), workflow(2), workflow(3))
+    answer = await update(ReviewHandler(view()), workflow(2), workflow(3))
     assert "3 nvidia.com/gpu, 2 is reserved" in answer.message
-    assert (await update(Gate(view()), workflow(2), workflow(1))).allowed
+    assert (await update(ReviewHandler(view()), workflow(2), workflow(1))).allowed
 
 
-async def test_a_waiting_gang_may_change_its_size(waiting: Gate) -> None:
+async def test_a_waiting_gang_may_change_its_size(waiting: ReviewHandler) -> None:
     assert (await update(waiting, stored(), stored(parallelism=16))).allowed
 
 
 @pytest.mark.parametrize(("limit", "fine"), [("600", True), ("0", False), ("-5", False), ("1h", False)])
-async def test_a_run_time_limit_is_seconds_whenever_it_is_written(waiting: Gate, limit: str, fine: bool) -> None:
+async def test_a_run_time_limit_is_seconds_whenever_it_is_written(
+    waiting: ReviewHandler, limit: str, fine: bool
+) -> None:
     new = stored()
     new["metadata"]["labels"][names.MAX_EXECUTION_LABEL] = limit
     for answer in (await create(waiting, new), await update(waiting, stored(), new)):
@@ -320,11 +322,11 @@ async def test_a_running_job_keeps_its_queue(queue: str | None) -> None:
     assert "queue research" in answer.message
 
 
-async def test_a_waiting_job_may_change_its_queue(waiting: Gate) -> None:
+async def test_a_waiting_job_may_change_its_queue(waiting: ReviewHandler) -> None:
     assert (await update(waiting, stored(), stored(queue="other"))).allowed
 
 
-async def test_a_job_that_runs_outside_every_queue_is_not_labelled(waiting: Gate) -> None:
+async def test_a_job_that_runs_outside_every_queue_is_not_labelled(waiting: ReviewHandler) -> None:
     answer = await update(waiting, job(queue=None), job())
     assert not answer.allowed
     assert "is already running unqueued" in answer.message
@@ -338,13 +340,13 @@ async def test_our_annotations_are_ours(key: str) -> None:
     assert key in answer.message
 
 
-async def test_the_gang_label_of_a_template_is_ours(waiting: Gate) -> None:
+async def test_the_gang_label_of_a_template_is_ours(waiting: ReviewHandler) -> None:
     new = stored()
     new["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] = "job-2"
     assert names.GANG_LABEL in (await update(waiting, stored(), new)).message
 
 
-async def test_an_edit_that_makes_a_waiting_job_unreadable_is_told_what_is_wrong(waiting: Gate) -> None:
+async def test_an_edit_that_makes_a_waiting_job_unreadable_is_told_what_is_wrong(waiting: ReviewHandler) -> None:
     old, new = stored(), stored()
     new["metadata"]["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "many"}
     answer = await update(waiting, old, new)
@@ -353,7 +355,7 @@ async def test_an_edit_that_makes_a_waiting_job_unreadable_is_told_what_is_wrong
     assert "many" in answer.message
 
 
-async def test_a_gang_is_not_given_to_another_owner(waiting: Gate) -> None:
+async def test_a_gang_is_not_given_to_another_owner(waiting: ReviewHandler) -> None:
     new = stored()
     owner = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "s", "uid": "s", "controller": True}
     new["metadata"]["ownerReferences"] = [owner]
@@ -373,7 +375,7 @@ async def test_status_finalizers_and_labels_of_a_running_job_change_freely() -> 
 
 @pytest.mark.parametrize("key", [names.MIN_PARALLELISM, names.COMPLETIONS_FOLLOW])
 async def test_an_annotation_from_which_a_size_is_read_is_judged_where_nothing_else_changes(
-    waiting: Gate, key: str
+    waiting: ReviewHandler, key: str
 ) -> None:
     new = stored()
     new["metadata"]["annotations"] = {"mine": "1", key: "many"}
@@ -388,7 +390,7 @@ async def test_what_cannot_be_read_may_lose_its_finalizers_while_it_runs() -> No
     assert (await update(admitted(), old, new)).allowed
 
 
-async def test_a_suspend_field_of_another_type_is_malformed_when_nothing_changes_either(waiting: Gate) -> None:
+async def test_a_suspend_field_of_another_type_is_malformed_when_nothing_changes_either(waiting: ReviewHandler) -> None:
     obj = changed(stored(), suspend="true")
     assert (await update(waiting, obj, copy.deepcopy(obj))).code == 422
 
@@ -403,7 +405,7 @@ async def test_deletion_is_never_hindered() -> None:
 # -- what is not gated
 
 
-async def test_an_opt_in_on_a_deployment_is_warned_about(waiting: Gate) -> None:
+async def test_an_opt_in_on_a_deployment_is_warned_about(waiting: ReviewHandler) -> None:
     obj = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -417,21 +419,21 @@ async def test_an_opt_in_on_a_deployment_is_warned_about(waiting: Gate) -> None:
     assert (await create(waiting, obj)).warnings == []
 
 
-async def test_a_managed_job_of_another_controller_is_not_ours(waiting: Gate) -> None:
+async def test_a_managed_job_of_another_controller_is_not_ours(waiting: ReviewHandler) -> None:
     assert (await create(waiting, changed(job(), managedBy="example.com/other"))).allowed
 
 
 async def test_where_kueue_serves_its_label_is_left_to_it() -> None:
-    gate = Gate(view(), GateSettings(left_to_kueue=True))
-    assert (await create(gate, job())).allowed
+    handler = ReviewHandler(view(), ReviewSettings(left_to_kueue=True))
+    assert (await create(handler, job())).allowed
     ours = job(queue=None)
     ours["metadata"]["labels"] = {"tutti.dev/queue-name": "research"}
-    assert not (await create(gate, ours)).allowed
+    assert not (await create(handler, ours)).allowed
 
 
 async def test_before_the_first_list_jobs_are_refused_retryably() -> None:
     seen: View = view()
     seen.unsynced = {"pods"}
-    answer = await create(Gate(seen), stored())
+    answer = await create(ReviewHandler(seen), stored())
     assert answer.code == 503
     assert "pods" in answer.message

@@ -15,9 +15,9 @@ from webhook.core.model.settings import EngineSettings, Transformation
 from webhook.jobs.kinds.registry import KINDS, with_custom
 from webhook.jobs.pricing.context import ReadContext, with_injections
 from webhook.jobs.reading.job import read
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.pods.excess import added_by_others
-from webhook.server.review.settings import GateSettings
+from webhook.server.review.settings import ReviewSettings
 
 JOB = KINDS["Job.batch"]
 PROXY = {
@@ -48,10 +48,10 @@ COUNTED = {"main": {"cpu": "default", "nvidia.com/gpu": "default"}}
 def admitted(
     around: ReadContext,
     flavors: Mapping[str, Mapping[str, str]] = COUNTED,
-    settings: GateSettings | None = None,
+    settings: ReviewSettings | None = None,
     obj: dict[str, Any] | None = None,
-) -> Gate:
-    """Return a gate whose ledger holds the Job's reservation, in a queue that counts cpu."""
+) -> ReviewHandler:
+    """Return a handler whose ledger holds the Job's reservation, in a queue that counts cpu."""
     obj = obj or job()
     obj["metadata"]["uid"] = "job-1"
     record = read(JOB, obj, around)
@@ -59,14 +59,14 @@ def admitted(
     seen = view()
     seen.put_job(record)
     held = reserve(record.gang, "research", record.gang.counts, flavors, epoch=1, now_seconds=0.0)
-    return Gate(with_ledger(seen, held), settings or GateSettings(), context=lambda: around)
+    return ReviewHandler(with_ledger(seen, held), settings or ReviewSettings(), context=lambda: around)
 
 
-async def create(gate: Gate, *containers: dict[str, Any]) -> Answered:
+async def create(handler: ReviewHandler, *containers: dict[str, Any]) -> Answered:
     """Return the answer to a pod of the Job to which an injector has added containers."""
     obj = pod(gang="job-1")
     obj["spec"] = {**job()["spec"]["template"]["spec"], "initContainers": list(containers)}
-    return await ask(gate, "/validate/pods", review(obj, user=JOB_CONTROLLER))
+    return await ask(handler, "/validate/pods", review(obj, user=JOB_CONTROLLER))
 
 
 async def test_a_pod_as_its_template_passes() -> None:
@@ -149,10 +149,10 @@ def test_where_nothing_was_added_its_owner_is_told_that_something_raises_what_po
 @pytest.mark.parametrize(("counted", "passes"), [("example.com/credits", False), ("nvidia.com/gpu", True)])
 async def test_what_a_queue_counts_under_another_name_is_not_added_for_free(counted: str, passes: bool) -> None:
     rule = Transformation("cpu", {"example.com/credits": 10_000}, replace=True)
-    settings = GateSettings(transformed=EngineSettings(transformations=(rule,)).transformed)
-    gate = admitted(context(), {"main": {counted: "default"}}, settings)
-    assert (await create(gate)).allowed
-    assert (await create(gate, PROXY)).allowed is passes
+    settings = ReviewSettings(transformed=EngineSettings(transformations=(rule,)).transformed)
+    handler = admitted(context(), {"main": {counted: "default"}}, settings)
+    assert (await create(handler)).allowed
+    assert (await create(handler, PROXY)).allowed is passes
 
 
 async def test_what_is_named_is_reserved_and_passes() -> None:

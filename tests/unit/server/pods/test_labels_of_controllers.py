@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from tests.unit.server.reviews import ALICE, ask, pod, reservation, review, view, with_ledger
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 pytestmark = pytest.mark.virtual_time
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"
@@ -22,8 +22,8 @@ async def relabelled(key: str, value: str | None, user: str = ALICE, gang: str |
     new = copy.deepcopy(old)
     new["metadata"]["labels"].pop(key, None)
     new["metadata"]["labels"] |= {} if value is None else {key: value}
-    gate = Gate(with_ledger(view(), reservation()))
-    return (await ask(gate, "/validate/pods", review(new, old=old, operation="UPDATE", user=user))).allowed
+    handler = ReviewHandler(with_ledger(view(), reservation()))
+    return (await ask(handler, "/validate/pods", review(new, old=old, operation="UPDATE", user=user))).allowed
 
 
 @pytest.mark.parametrize("value", [None, "other"])

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.server.reviews import ALICE, ask, pod, price, record, reservation, review, view, with_ledger
 from webhook.core.ledger.record import ReservedPodSet
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 
 pytestmark = pytest.mark.virtual_time
 SETS = {"driver": 1, "executor": 2}
@@ -15,12 +15,12 @@ SPARK = "SparkApplication.sparkoperator.k8s.io"
 DRIVER = "system:serviceaccount:team-a:spark"
 
 
-def gate_of(kind: str, gang_of_owner: str | None = "app-1") -> Gate:
+def gate_of(kind: str, gang_of_owner: str | None = "app-1") -> ReviewHandler:
     sets = tuple(ReservedPodSet(name, count, price(cpu=4, memory=16 * 2**30)) for name, count in SETS.items())
     held = replace(reservation("app-1", kind=kind), pod_sets=sets)
     seen = with_ledger(view(), held)
     seen.put_pod(record("driver-1", gang=gang_of_owner))
-    return Gate(seen)
+    return ReviewHandler(seen)
 
 
 def executor(owner: str = "driver-1", owner_kind: str = "Pod") -> dict[str, Any]:

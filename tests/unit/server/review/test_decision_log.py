@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.server.reviews import job, review, view
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.review.decision_log import LINES_MAX
 
 pytestmark = pytest.mark.virtual_time
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.virtual_time
 
 async def test_a_review_leaves_one_line() -> None:
     with capture_logs() as lines:
-        await Gate(view()).review("/validate/jobs", review(job()), 1.0)
+        await ReviewHandler(view()).review("/validate/jobs", review(job()), 1.0)
         await asyncio.sleep(0.02)
     (line,) = lines
     assert line["event"] == "review"
@@ -27,17 +27,17 @@ async def test_a_review_leaves_one_line() -> None:
 async def test_lines_are_short_whatever_is_sent() -> None:
     with capture_logs() as lines:
         for uid in ("x" * 10_000, "a\nb\u202e"):
-            await Gate(view()).review("/validate/jobs", review(job("n" * 100_000), uid=uid), 1.0)
+            await ReviewHandler(view()).review("/validate/jobs", review(job("n" * 100_000), uid=uid), 1.0)
         await asyncio.sleep(0.02)
     assert len(lines) == 2
     assert all(sum(len(str(value)) for value in line.values()) < 4000 for line in lines)
 
 
 async def test_a_burst_is_written_without_waiting() -> None:
-    gate = Gate(view())
+    handler = ReviewHandler(view())
     with capture_logs() as lines:
         for _ in range(LINES_MAX):
-            await gate.review("/validate/jobs", review(job(queue=None)), 1.0)
+            await handler.review("/validate/jobs", review(job(queue=None)), 1.0)
         assert len(lines) == LINES_MAX
         await asyncio.sleep(0.02)
     assert len(lines) == LINES_MAX

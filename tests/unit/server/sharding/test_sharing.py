@@ -25,7 +25,7 @@ from tests.unit.server.reviews import (
 )
 from tests.unit.server.wire_level import post, served
 from webhook.cluster.view import View
-from webhook.server.handler import Gate
+from webhook.server.handler import ReviewHandler
 from webhook.server.pods.tally import Tally
 from webhook.server.sharding.forward import Forwarder
 from webhook.server.sharding.hop import HopKeys
@@ -138,20 +138,20 @@ def test_the_tally_holds_exactly_what_was_let_pass_and_is_neither_seen_nor_old(s
         else:
             now += number
         live = {uid for uid, until in expected.items() if until > now}
-        assert tally.members("team-a", "job-1", "main", now) == len(live)
-        assert tally.members("team-b", "job-1", "main", now) == 0
+        assert tally.of_pod_set("team-a", "job-1", "main", now) == len(live)
+        assert tally.of_pod_set("team-b", "job-1", "main", now) == 0
 
 
 def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_silent() -> None:
     heard = [10.0]
     tally = Tally(lambda namespace, uid: False, lambda: heard[0])
     tally.add("team-a", "pod", price(), 10.0, gang="job-1", pod_set="main")
-    assert tally.members("team-a", "job-1", "main", 100.0) == 1, "the watch may be dead, and the pod there"
+    assert tally.of_pod_set("team-a", "job-1", "main", 100.0) == 1, "the watch may be dead, and the pod there"
     heard[0] = 11.0
-    assert tally.members("team-a", "job-1", "main", 100.0) == 1, "that may have been on its way before"
+    assert tally.of_pod_set("team-a", "job-1", "main", 100.0) == 1, "that may have been on its way before"
     heard[0] = 12.0
-    assert tally.members("team-a", "job-1", "main", 14.9) == 1
-    assert tally.members("team-a", "job-1", "main", 15.0) == 0, "the pod was not stored"
+    assert tally.of_pod_set("team-a", "job-1", "main", 14.9) == 1
+    assert tally.of_pod_set("team-a", "job-1", "main", 15.0) == 0, "the pod was not stored"
 
 
 # -- two replicas
@@ -161,12 +161,12 @@ def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_silent() -> None:
 class Cluster:
     """Two served replicas that watch one world, each with a delay of its own."""
 
-    gates: dict[str, Gate] = field(default_factory=dict)
+    handlers: dict[str, ReviewHandler] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
     forwarders: dict[str, Forwarder] = field(default_factory=dict)
 
     def views(self) -> list[View]:
-        return [gate.view for gate in self.gates.values()]
+        return [handler.view for handler in self.handlers.values()]
 
 
 @asynccontextmanager
@@ -176,8 +176,8 @@ async def replicas(*views: View) -> AsyncIterator[Cluster]:
         forwarder = Forwarder(Ownership(name, settle_seconds=0.02), lambda: cluster.urls)
         forwarder.hop.renew(b"the key that both serve with")
         cluster.forwarders[name] = forwarder
-        cluster.gates[name] = Gate(seen, forwarder=forwarder)
-    async with served(cluster.gates["a"]) as first, served(cluster.gates["b"]) as second:
+        cluster.handlers[name] = ReviewHandler(seen, forwarder=forwarder)
+    async with served(cluster.handlers["a"]) as first, served(cluster.handlers["b"]) as second:
         cluster.urls = {
             "a": f"http://127.0.0.1:{first.listener.port}",
             "b": f"http://127.0.0.1:{second.listener.port}",
@@ -196,16 +196,16 @@ async def ask(cluster: Cluster, replica: str, uid: str, *, gang: bool, seconds: 
         body = review(pod(uid, uid=uid, gang="job-1", version="1.1"), user=JOB_CONTROLLER)
     else:
         body = review(pod(uid, uid=uid), user=ALICE)
-    return Answered(*await cluster.gates[replica].review("/validate/pods", body, seconds))
+    return Answered(*await cluster.handlers[replica].review("/validate/pods", body, seconds))
 
 
 class Neighbour(Forwarder):
     """Reaches the other replica without sockets, so that no load of the machine makes one seem silent."""
 
-    def __init__(self, me: str, gates: dict[str, Gate]) -> None:
-        super().__init__(Ownership(me, settle_seconds=0.02), lambda: {name: name for name in gates})
+    def __init__(self, me: str, handlers: dict[str, ReviewHandler]) -> None:
+        super().__init__(Ownership(me, settle_seconds=0.02), lambda: {name: name for name in handlers})
         self.ownership.set_live("ab", 0.0)
-        self._gates = gates
+        self._gates = handlers
 
     async def _post(self, url: str, path: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes]:
         await asyncio.sleep(0.001)
@@ -225,7 +225,7 @@ async def test_two_replicas_never_grant_more_than_hard(seed: int, gang: bool) ->
 
     cluster = Cluster()
     for name in "ab":
-        cluster.gates[name] = Gate(world(), forwarder=Neighbour(name, cluster.gates))
+        cluster.handlers[name] = ReviewHandler(world(), forwarder=Neighbour(name, cluster.handlers))
 
     async def submit(number: int) -> bool:
         await asyncio.sleep(chance.random() * 0.01)
@@ -245,34 +245,34 @@ async def test_who_takes_over_from_a_replica_that_is_listed_no_more_waits_until_
     """One that ends leaves the list of endpoints before the next look at who is alive."""
     cluster = Cluster()
     for name in "ab":
-        cluster.gates[name] = Gate(with_quota(view(), gpu=1), forwarder=Neighbour(name, cluster.gates))
+        cluster.handlers[name] = ReviewHandler(with_quota(view(), gpu=1), forwarder=Neighbour(name, cluster.handlers))
     leaving = owner_of("team-a", "ab")
     staying = "b" if leaving == "a" else "a"
     assert (await ask(cluster, leaving, "pod-1", gang=False)).allowed
-    del cluster.gates[leaving]
-    asyncio.get_running_loop().call_later(0.01, cluster.gates[staying].view.fences.put_pod, record("pod-1"))
+    del cluster.handlers[leaving]
+    asyncio.get_running_loop().call_later(0.01, cluster.handlers[staying].view.fences.put_pod, record("pod-1"))
     assert not (await ask(cluster, staying, "pod-2", gang=False)).allowed
 
 
 async def test_a_review_that_was_passed_on_is_decided_where_it_arrives() -> None:
     async with replicas(with_quota(view(), gpu=1), with_quota(view(), gpu=1)) as cluster:
         body = review(pod(), user=ALICE)
-        for gate in cluster.gates.values():
-            status, answer = await gate.review("/validate/pods", body, 2.0, hopped=True)
+        for handler in cluster.handlers.values():
+            status, answer = await handler.review("/validate/pods", body, 2.0, hopped=True)
             assert Answered(status, answer).allowed
-            assert len(gate.tally.pending("team-a", asyncio.get_running_loop().time())) == 1
+            assert len(handler.tally.pending("team-a", asyncio.get_running_loop().time())) == 1
 
 
 HOP = "/validate/pods?timeout=2s"
 
 
 async def test_a_hop_is_taken_from_a_replica_and_from_nobody_else() -> None:
-    gate = Gate(with_quota(view(), gpu=8), forwarder=Forwarder(Ownership("a"), dict))
-    assert gate.forwarder is not None
-    gate.forwarder.hop.renew(b"serving key")
+    handler = ReviewHandler(with_quota(view(), gpu=8), forwarder=Forwarder(Ownership("a"), dict))
+    assert handler.forwarder is not None
+    handler.forwarder.hop.renew(b"serving key")
     body, other = review(pod(), user=ALICE), review(pod(uid="pod-2"), user=ALICE)
     right = HopKeys(b"serving key")
-    async with served(gate) as web:
+    async with served(handler) as web:
 
         async def passed(header: str) -> int:
             reply = await web.exchange(post(body, HOP, **{"Tutti-Hop": header}))
@@ -288,7 +288,7 @@ async def test_a_hop_is_taken_from_a_replica_and_from_nobody_else() -> None:
             HopKeys(b"another").header("/validate/pods", body),
         ):
             assert await passed(forged) == 403
-    async with served(Gate(view())) as alone:
+    async with served(ReviewHandler(view())) as alone:
         header = right.header("/validate/pods", body)
         assert (await alone.exchange(post(body, HOP, **{"Tutti-Hop": header}))).status == 403
 

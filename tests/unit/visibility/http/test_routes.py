@@ -158,7 +158,7 @@ async def test_a_watch_goes_on_from_a_list_and_is_followed_while_it_is_open(clie
 async def test_a_watch_outlives_the_time_that_a_new_connection_has_to_speak(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(listener, "REAP_SECONDS", 0.05)
     monkeypatch.setattr(listener, "HEADER_SECONDS", 0.1)
     connections = listener.Connections()
     app = build_app(

@@ -32,21 +32,21 @@ def read(files: Iterable[Path]) -> tuple[list[Object], list[Problem]]:
 
     ``-`` is standard input; of a directory its YAML and JSON files count, by name.
     """
-    placed, problems = read_placed(files)
-    return [each.object for each in placed], problems
+    located, problems = read_located(files)
+    return [each.object for each in located], problems
 
 
-class Placed(NamedTuple):
+class Located(NamedTuple):
     """An object, and where it was read."""
 
     object: Object
-    place: str
+    origin: str
     """File and number of the document, from 1."""
 
 
-def read_placed(files: Iterable[Path]) -> tuple[list[Placed], list[Problem]]:
-    """Return what ``read`` does, with the place of each object."""
-    placed: list[Placed] = []
+def read_located(files: Iterable[Path]) -> tuple[list[Located], list[Problem]]:
+    """Return what ``read`` does, with the origin of each object."""
+    located: list[Located] = []
     problems: list[Problem] = []
     for file in _single(files, problems):
         try:
@@ -60,9 +60,9 @@ def read_placed(files: Iterable[Path]) -> tuple[list[Placed], list[Problem]]:
         name = "standard input" if file == STDIN else str(file)
         for number, document in enumerate(documents.found, 1):
             if document is not None:
-                place = f"{name}, document {number}"
-                placed += [Placed(obj, place) for obj in _objects_of(document, place, problems)]
-    return placed, problems
+                origin = f"{name}, document {number}"
+                located += [Located(obj, origin) for obj in _objects_of(document, origin, problems)]
+    return located, problems
 
 
 def _single(files: Iterable[Path], problems: list[Problem]) -> Iterator[Path]:
