@@ -25,7 +25,7 @@ from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
 from webhook.errors import Conflict
 from webhook.kube.api import Api
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 
 PEER: Final = {"Kueue (main, Aug 2026), measured on a machine of this size": 14.1}
 TIMEOUT_SECONDS: Final = 300

@@ -28,7 +28,7 @@ from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, F
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import Api
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 
 PEER: Final = {"MultiKueue with 3 workers, by its own users (kueue 8564)": 1.31}
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"

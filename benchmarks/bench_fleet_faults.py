@@ -27,7 +27,7 @@ from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, F
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import Api
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 
 LOOK_SECONDS: Final = 0.05
 GIVE_UP_SECONDS: Final = 60.0

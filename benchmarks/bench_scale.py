@@ -31,7 +31,7 @@ from benchmarks.take_over import take_overs
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
 from webhook.kube.api import Api
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 
 PODS: Final = 4
 BURST: Final = 300

@@ -16,7 +16,8 @@ import uvloop
 from benchmarks.load import BY_NAME, JOBS, NAMESPACE, NOMINAL_CPU, QUEUES_PER_COHORT, changed_jobs
 from webhook.errors import Conflict
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH
-from webhook.kube.http import HttpApi, connect
+from webhook.kube.connecting import connect
+from webhook.kube.http import HttpApi
 
 CYCLE_SECONDS: Final = 0.02
 LEDGER: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps/floor-ledger"

@@ -145,7 +145,7 @@ def patch_ca(out: Directory = OUT, kubeconfig: Kubeconfig = None) -> None:
 
 
 def _with_api(kubeconfig: Path | None, work: Callable[[Api], Awaitable[Result]]) -> Result:
-    from webhook.kube.http import connected  # noqa: PLC0415 - the client library is slow to import and rarely needed
+    from webhook.kube.connecting import connected  # noqa: PLC0415 - the client library is slow to import and rarely needed
 
     async def run() -> Result:
         async with connected(kubeconfig, "tutti-certs") as api:

@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 async def serve_webhook(config: Config, stop: asyncio.Event) -> None:
     """Serve the admission webhook until ``stop``; then drain."""
-    from webhook.kube.http import connect  # noqa: PLC0415 - takes more than a second
+    from webhook.kube.connecting import connect  # noqa: PLC0415 - takes more than a second
 
     clock, certificate_clock, identity = ApiServersClock(), SystemClock(), _identity(config)
     certificate = ServingCertificate(config.cert_dir, clock=certificate_clock)
@@ -108,7 +108,7 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
 
     The watchdog ends the process when its event loop hangs while it leads: it could not step down.
     """
-    from webhook.kube.http import connect  # noqa: PLC0415
+    from webhook.kube.connecting import connect  # noqa: PLC0415
 
     clock, identity = ApiServersClock(), _identity(config)
     api = await connect(config.kubeconfig, on_date=telling(clock))

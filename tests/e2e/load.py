@@ -12,7 +12,8 @@ from typing import Any, Final, Self
 from tests.e2e.controlplane.api import Api, ApiError
 from tests.e2e.controlplane.cluster import Cluster
 from webhook import errors
-from webhook.kube.http import HttpApi, connected
+from webhook.kube.connecting import connected
+from webhook.kube.http import HttpApi
 
 LISTERS: Final = 100
 """More than a small priority level has under way and queued for one user."""

@@ -14,7 +14,7 @@ from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.test_manifests import REGISTRATIONS, account, install
 from webhook.clock import SystemClock
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 
 pytestmark = pytest.mark.own_cluster
 

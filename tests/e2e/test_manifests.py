@@ -18,7 +18,7 @@ from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.errors import ApiError
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 
 pytestmark = pytest.mark.own_cluster
 

@@ -13,7 +13,7 @@ from tests.e2e.agreement_stories import stories
 from tests.e2e.conftest import AnyCluster, create_namespace
 from tests.e2e.kubectl import Kubectl, KubectlError
 from webhook.clock import SystemClock
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 SEEDS = range(12)

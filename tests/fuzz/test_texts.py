@@ -22,7 +22,7 @@ from webhook.core.ledger.record import Ledger
 from webhook.dialects import compiler, config_map
 from webhook.errors import WrongInput
 from webhook.kube import election
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 from webhook.untyped.yaml_text import VALUES_MAX, UnreadableYaml, documents
 
 

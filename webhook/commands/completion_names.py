@@ -71,7 +71,7 @@ def _asked(ctx: Context, names: Callable[[Api, str], Awaitable[list[str]]]) -> l
 
     async def ask(kubeconfig: Path | None, namespace: str | None) -> list[str]:
         from webhook.commands.show.reading import default_namespace  # noqa: PLC0415
-        from webhook.kube.http import connected  # noqa: PLC0415
+        from webhook.kube.connecting import connected  # noqa: PLC0415
 
         async with asyncio.timeout(PROPOSE_SECONDS), connected(kubeconfig, "tutti-completion") as api:
             return await names(api, namespace or default_namespace(kubeconfig))

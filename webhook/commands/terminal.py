@@ -20,7 +20,7 @@ _WIDE: Final = 10_000
 
 def cluster(kubeconfig: Path | None, user_agent: str = "tutti-cli") -> AbstractAsyncContextManager[Api]:
     """Return a connection to the cluster of ``kubeconfig``, else of the environment; it closes with its block."""
-    from webhook.kube.http import connected  # noqa: PLC0415 - takes more than a second
+    from webhook.kube.connecting import connected  # noqa: PLC0415 - takes more than a second
 
     return connected(kubeconfig, user_agent)
 

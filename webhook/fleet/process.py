@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 def reached(account: Account) -> Api:
     """Return a connection to a member. Raises WrongInput where its certificates cannot be used."""
-    from webhook.kube.http import reach  # noqa: PLC0415 - takes more than a second
+    from webhook.kube.connecting import reach  # noqa: PLC0415 - takes more than a second
 
     try:
         tls = suites.client_context(account.authority or None)
@@ -48,7 +48,7 @@ def _present(tls: ssl.SSLContext, account: Account) -> None:
 
 async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub], None] = lambda hub: None) -> None:
     """Run a hub until ``stop``. Raises WrongInput where its members cannot be read at the start."""
-    from webhook.kube.http import connect  # noqa: PLC0415
+    from webhook.kube.connecting import connect  # noqa: PLC0415
 
     if config.fleet_members is None:
         fix = "name the directory with the members' kubeconfigs"

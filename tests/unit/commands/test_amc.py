@@ -83,7 +83,7 @@ def reach(monkeypatch: pytest.MonkeyPatch, api: FakeApi) -> None:
     async def connected(*_: object) -> AsyncIterator[FakeApi]:
         yield api
 
-    monkeypatch.setattr("webhook.kube.http.connected", connected)
+    monkeypatch.setattr("webhook.kube.connecting.connected", connected)
 
 
 def answers(kubectl: Path, said: dict[str, str]) -> None:

@@ -114,7 +114,7 @@ def reached(monkeypatch: pytest.MonkeyPatch, api: Api) -> None:
     async def connected(*_: object) -> AsyncIterator[Api]:
         yield api
 
-    monkeypatch.setattr("webhook.kube.http.connected", connected)
+    monkeypatch.setattr("webhook.kube.connecting.connected", connected)
 
 
 async def test_a_job_that_has_gone_keeps_no_other_from_being_cancelled(

@@ -16,7 +16,7 @@ import yaml
 from aiohttp import web
 
 from webhook.errors import Unavailable, WrongInput
-from webhook.kube.http import connect
+from webhook.kube.connecting import connect
 
 
 class SecureServer:

@@ -24,7 +24,7 @@ from webhook.core.notation import quantity
 from webhook.core.notation.names import SYSTEM_NAMESPACE
 from webhook.errors import NotFound, TuttiError
 from webhook.kube.api import Api
-from webhook.kube.http import connect, connected
+from webhook.kube.connecting import connect, connected
 from webhook.laboratory.demo import files, play
 from webhook.laboratory.demo.processes import Processes, free_port
 from webhook.laboratory.demo.screen import say
