@@ -1,20 +1,25 @@
 """An API server that is slow, throttles Tutti, is full or gone: no process ends, and work goes on soon after."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, Final
 
 import pytest
+import yaml
 
+from tests.e2e.configuring import configured
 from tests.e2e.conftest import Team, member
-from tests.e2e.controlplane.install import NAMESPACE, Installation
+from tests.e2e.controlplane.install import NAMESPACE, ROOT, Installation
 from tests.e2e.controlplane.link import Link
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.load import Lists
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import QUEUE, give_queue
+from tests.e2e.shell import Shell
 from webhook.core.notation import names
 
 FAULT_SECONDS: Final = 10
@@ -151,3 +156,39 @@ def test_no_process_ends_reviews_go_on_and_work_resumes(breakable: Installation,
     print(f"{fault.__name__}: started {took:.1f} s after relief, {terms(team.admin) - before} changes of leader")
     assert terms(team.admin) - before <= 1
     wait_until(lambda: len(owner.pods("job-name=late", "Running")) == 2, what="whole")
+
+
+@pytest.mark.own_cluster
+def test_the_runbook_of_a_slow_api_server_starts_gangs_through_calls_that_cost_the_usual_lease(
+    breakable: Installation, team: Team
+) -> None:
+    """Followed as docs/operating.md has it; the configuration is written and read as there, without Deployments."""
+    owner, shell, link = team.owner, Shell(team.admin), link_of(breakable)
+    written = re.search(r"`(lease: \{[^`]*\})`", (ROOT / "docs" / "operating.md").read_text())
+    assert written is not None, "the page says what to write"
+    give_queue(team.admin, 2)
+    link.delay_seconds = 3.0
+    try:
+        wait_until(lambda: stepped_down(team.admin), timeout_seconds=60, what="a lost lease is told")
+        assert re.search(r"renewed last at \S+Z, [0-9.]+ s ago", stepped_down(team.admin)[-1])
+        owner.create(job("late", 2, pod_template(), QUEUE))
+        stays(lambda: owner.get("job", "late")["spec"]["suspend"] is True, FAULT_SECONDS, "nothing is admitted")
+        assert "apiserver_current_inflight_requests" in shell(
+            "kubectl get --raw /metrics | grep ^apiserver_current_inflight_requests"
+        )
+        with configured(breakable, team.admin, **yaml.safe_load(written[1])):
+            started = partial(owner.get, "job", "late")
+            wait_until(
+                lambda: started()["spec"]["suspend"] is False, timeout_seconds=120, what="it starts all the same"
+            )
+            before = terms(team.admin)
+            stays(lambda: terms(team.admin) == before, 2 * FAULT_SECONDS, "and the leader stays")
+            link.mend()
+    finally:
+        link.mend()
+
+
+def stepped_down(admin: Kubectl) -> list[str]:
+    """Return what leaders that stepped down have told."""
+    events = admin.in_namespace(NAMESPACE).items("events")
+    return [event["message"] for event in events if event["reason"] == "SteppedDown"]

@@ -69,6 +69,14 @@ def leader_of(config_map: Mapping[str, Any]) -> LeaderRecord | None:
     return parse((config_map["metadata"].get("annotations") or {}).get(names.LEASE_ANNOTATION) or "")
 
 
+def told(text: str | None) -> str:
+    """Return in words who leads by a stored record, and since when."""
+    record = None if text is None else parse(text)
+    if record is None or not record.holder:
+        return "nobody leads by the lease"
+    return f"{record.holder} leads, since {record.acquired or 'a time that is not written'}"
+
+
 def render(record: LeaderRecord) -> str:
     """Return the JSON text of ``record``, field by field as client-go writes it (whole seconds, rounded up)."""
     fields = {
@@ -197,6 +205,12 @@ class Elector:
     def led(self) -> bool:
         """Whether the lease was ours and was not handed back, though it may have run out."""
         return self._held is not None
+
+    def last_renewal(self, now: float) -> str:
+        """Return in words when the lease was renewed last; empty when it is not ours."""
+        if self._held is None:
+            return ""
+        return f"it was renewed last at {self._held.renewed}, {now - self._renewed_at:.1f} s ago"
 
     @property
     def quit_at(self) -> float:

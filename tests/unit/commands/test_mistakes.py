@@ -2,14 +2,18 @@
 
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import structlog
 
 from certs.__main__ import main as certs_main
+from tests.unit.commands.test_views import Answers
 from webhook.cli import main
+from webhook.commands import terminal
+from webhook.visibility.http.app import ROOT
 
 KUBECONFIG = """
 apiVersion: v1
@@ -125,3 +129,46 @@ def test_a_mistake_is_answered_with_what_where_and_what_to_do(
     flat = " ".join(said.split())
     assert [part for part in parts if part not in flat] == []
     assert ended == status
+
+
+EMPTY = {
+    f"{ROOT}/namespaces/team-a/workloads": {"items": []},
+    f"{ROOT}/queues": {"items": []},
+    "/api/v1/namespaces/tutti-system/configmaps/tutti-config": {"data": {}},
+}
+"""A cluster with Tutti in which nothing was created."""
+
+
+@pytest.mark.parametrize("command", ["explain", "hold", "release", "cancel", "top"])
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("job/nope", "there is no Job 'nope' in namespace team-a"),
+        ("jobset/nope", "there is no JobSet 'nope' in namespace team-a"),
+        ("gizmo/nope", "'gizmo' is not a job kind"),
+        ("nope", "write KIND/NAME"),
+    ],
+)
+def test_a_name_that_matches_nothing_is_a_wrong_input(
+    tutti: Tutti, monkeypatch: pytest.MonkeyPatch, command: str, named: str, why: str
+) -> None:
+    """A script tells it by the exit status from a cluster that did not answer, which is 1."""
+    monkeypatch.setattr(terminal, "cluster", _empty_cluster)
+    status, said = tutti(f"tutti {command} {named} -n team-a")
+    assert why in " ".join(said.split())
+    assert status == 2
+
+
+@pytest.mark.parametrize("named", ["job nope", "pod/nope", "pg/nope"])
+def test_explain_takes_more_names_and_those_that_match_nothing_are_a_wrong_input(
+    tutti: Tutti, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    monkeypatch.setattr(terminal, "cluster", _empty_cluster)
+    status, said = tutti(f"tutti explain {named} -n team-a")
+    assert "'nope' in namespace team-a" in said
+    assert status == 2
+
+
+@asynccontextmanager
+async def _empty_cluster(kubeconfig: Path | None, user_agent: str = "") -> AsyncIterator[Answers]:
+    yield Answers(**EMPTY)

@@ -17,7 +17,7 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.kube.api import Api
-from webhook.kube.election import Elector
+from webhook.kube.election import Elector, told
 
 log = structlog.get_logger(__name__)
 
@@ -68,6 +68,11 @@ class LeasedWriter:
     def free_in_seconds(self) -> float:
         """In how many seconds the lease can be taken, unless it is renewed."""
         return self._elector.may_acquire_in(self._monotonic())
+
+    @property
+    def last_renewal(self) -> str:
+        """When the lease was renewed last, in words; empty when it is not ours."""
+        return self._elector.last_renewal(self._monotonic())
 
     async def _settle(self, kept: Kept, changes: Mapping[str, str | None], meta: str | None) -> None:
         """Write ``changes`` conditionally until the outcome is known.
@@ -133,7 +138,7 @@ class LeasedWriter:
             raise LedgerBroken("the ledger was deleted", deleted=True)
         refuse_unknown(stored)
         if not self._elector.is_ours(stored.lease):
-            raise LeaseLost(f"another replica leads: {stored.lease}")
+            raise LeaseLost(f"the lease is not ours any more: {told(stored.lease)}")
         return stored
 
     async def _read_page(self, kept: Kept) -> Stored:

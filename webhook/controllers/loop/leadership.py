@@ -157,11 +157,12 @@ class Leadership:
     async def _step_down(self, lost: LeaseLost) -> None:
         metrics.LEADING.set(0)
         metrics.STEPPED_DOWN.labels("refused" if lost.lasting else "lease lost").inc()
-        log.error("ledger.stepped_down", why=str(lost))
+        renewal = self._terms.keeper.last_renewal
+        log.error("ledger.stepped_down", why=str(lost), lease=renewal)
         if str(lost) not in self._said:
-            # A write that fails in each of many short terms is one piece of news.
+            # A write that fails in each of many short terms is one piece of news, at whatever time.
             self._said.add(str(lost))
-            self._announcer.stepped_down(str(lost))
+            self._announcer.stepped_down(f"{lost}; the lease: {renewal}" if renewal else str(lost))
         if lost.lasting:
             # Another replica may be allowed what we are not.
             await self._terms.keeper.step_down()

@@ -1,7 +1,8 @@
 """Kubernetes events on jobs: queued with the reason, admitted, evicted.
 
 Events are for people and may be dropped: they are written one by one, slower than decisions when there are many, and a
-job that was admitted before its "Queued" event was due never gets one.
+job that was admitted before its "Queued" event was due never gets one. Those about Tutti itself wait until they are
+answered.
 
 They are written as core/v1, since events.k8s.io/v1 takes no ``lastTimestamp``, by which people sort them.
 """
@@ -18,7 +19,7 @@ import structlog
 from webhook import metrics
 from webhook.controllers.reporting.event_queue import EventQueue
 from webhook.core.notation.moments import time_text
-from webhook.errors import ApiError
+from webhook.errors import ApiError, Unavailable
 from webhook.kube.api import METADATA, Api
 from webhook.wire.times import micro_time_text
 
@@ -27,6 +28,8 @@ log = structlog.get_logger(__name__)
 BACKLOG_MAX: Final = 2000
 NOTE_CHARACTERS_MAX: Final = 1000
 """The API server refuses longer notes (1 kB)."""
+AGAIN_SECONDS: Final = 10.0
+"""How long after a try that was not answered an event about Tutti itself is written again (client-go's pause)."""
 NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _COMPONENT: Final = "tutti.dev/reconciler"
 
@@ -50,6 +53,8 @@ class _Event:
     warning: bool
     at_seconds: float
     annotations: Mapping[str, str]
+    serial: int
+    """Makes its name its own: what is written again after a lost answer is the same event."""
 
 
 class EventRecorder:
@@ -88,8 +93,11 @@ class EventRecorder:
         """Queue one event."""
         if self._interval_seconds is None:
             return
-        event = _Event(regarding, reason, note, warning, self._now(), annotations)
-        if not self._backlog.put(regarding.namespace, event):
+        self._serial += 1
+        self._queue(_Event(regarding, reason, note, warning, self._now(), annotations, self._serial))
+
+    def _queue(self, event: _Event) -> None:
+        if not self._backlog.put(event.regarding.namespace, event):
             metrics.EVENTS_DROPPED.inc()
         self._wake.set()
 
@@ -106,18 +114,20 @@ class EventRecorder:
             except ApiError as error:
                 # An event about an object of a namespace that is going away has nowhere to go.
                 log.info("event.not_written", reason=event.reason, error=str(error))
+                if isinstance(error, Unavailable) and event.regarding.namespace == self.namespace:
+                    # That a lease was lost is news above all while the API server does not answer.
+                    asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._queue, event)
             assert self._interval_seconds is not None
             await asyncio.sleep(self._interval_seconds)
 
     async def _write(self, event: _Event) -> None:
-        self._serial += 1
         regarding = event.regarding
         seen = time_text(int(event.at_seconds))
         body = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{regarding.name[:200]}.{int(event.at_seconds * 1e6):x}{self._serial:x}",
+                "name": f"{regarding.name[:200]}.{int(event.at_seconds * 1e6):x}{event.serial:x}",
                 "namespace": regarding.namespace,
                 **({"annotations": dict(event.annotations)} if event.annotations else {}),
             },
