@@ -1,6 +1,7 @@
 """A gang starts where all its pods fit the nodes, not merely where their sum fits the quota."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -249,24 +250,55 @@ def ranks_of(owner: Kubectl, name: str) -> dict[int, str]:
     return {int(pod["metadata"]["labels"][index]): pod["spec"]["nodeName"] for pod in found}
 
 
+def wide_job() -> dict[str, Any]:
+    """Return an indexed Job; with one limit for all indices its controller waits longer after each pod that it lost."""
+    limits: dict[str, Any] = {"backoffLimit": None, "backoffLimitPerIndex": 1}
+    return job("wide", WIDE, pod_template(8), QUEUE, completionMode="Indexed", **limits)
+
+
+def wide_training_job() -> dict[str, Any]:
+    """Return a training job of as many pods, whose operator makes a pod again at once."""
+    made = pytorchjob("wide", WIDE - 1, pod_template(8, container="pytorch"), QUEUE)
+    for replica in made["spec"]["pytorchReplicaSpecs"].values():
+        # With Never the operator fails the whole job, if it sees the pod as failed before that is gone.
+        replica["restartPolicy"] = "OnFailure"
+    return made
+
+
+@pytest.mark.parametrize("wide", [wide_job, wide_training_job])
 def test_a_wide_gang_that_loses_three_nodes_is_whole_again_without_a_stop(
-    owner: Kubectl, admin: Kubectl, hall: list[str]
+    owner: Kubectl, admin: Kubectl, hall: list[str], wide: Callable[[], dict[str, Any]]
 ) -> None:
-    # The Job controller waits before it makes a pod again, and with one limit for all longer after each that it lost.
-    owner.apply(
-        job("wide", WIDE, pod_template(8), QUEUE, completionMode="Indexed", backoffLimit=None, backoffLimitPerIndex=1)
-    )
-    wait_until(lambda: running(owner, "wide") == WIDE, 6 * SECONDS, "all fifty run")
+    made = wide()
+    owner.apply(made)
+    wait_until(lambda: len(owner.pods(phase="Running")) == WIDE, 6 * SECONDS, "all fifty run")
     where = {pod["spec"]["nodeName"]: pod["metadata"] for pod in owner.pods(phase="Running")}
     assert len(where) == WIDE, "each has a node for itself"
     lost = sorted(where)[:LOST]
     admin("delete", "node", "--wait=false", *lost)
+    began = time.monotonic()
     owner("delete", "pod", "--force", "--grace-period=0", *(where[node]["name"] for node in lost))
-    wait_until(lambda: running(owner, "wide") == WIDE, 6 * SECONDS, "it is whole again")
+    old = {pod["uid"] for pod in where.values()}
+    wait_until(lambda: sum(uid in old for uid in uids(owner)) == WIDE - LOST, 6 * SECONDS, "its pods are gone")
+    gone = time.monotonic() - began
+    wait_until(lambda: len(uids(owner)) == WIDE, 6 * SECONDS, "its controller has made them again")
+    again = time.monotonic() - began
+    wait_until(lambda: len(owner.pods(phase="Running")) == WIDE, 6 * SECONDS, "it is whole again")
+    whole = time.monotonic() - began
+    print(
+        f"\n{made['kind']} of {WIDE} pods: {LOST} are deleted, gone after {gone:.1f} s, made again after {again:.1f} s,"
+        f" it is whole after {whole:.1f} s"
+    )
     now = {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in owner.pods(phase="Running")}
     kept = {node: pod["uid"] for node, pod in where.items() if node not in lost}
     assert kept.items() <= now.items(), "the others were not touched"
     assert now.keys() - kept.keys() == set(hall) - where.keys(), "it took the nodes that were left"
+    assert told(owner, "wide", "Evicted") == [], "nobody stopped it"
+
+
+def uids(owner: Kubectl) -> list[str]:
+    """Return the uids of all pods that there are, also of those that are being deleted."""
+    return [pod["metadata"]["uid"] for pod in owner.items("pods")]
 
 
 def test_a_training_job_that_loses_a_node_is_whole_again_in_the_same_row_without_a_stop(
