@@ -11,7 +11,7 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorc
 from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.copies import dispatch_of
-from webhook.fleet.jobs.job import SILENT_SECONDS
+from webhook.fleet.jobs.failed import SILENT_SECONDS
 from webhook.fleet.rules.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
 
@@ -127,6 +127,23 @@ async def test_a_member_that_does_not_answer_is_waited_for_a_minute(away: float)
             world.links["b"].thaw()
             # Asked again every few seconds, and 5 s to run.
             await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 25)
+
+
+async def test_a_silence_that_has_just_begun_is_not_the_end_of_a_gang_that_failed_long_ago() -> None:
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(failover_policy())
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        await asyncio.sleep(15)
+        # Its own member keeps it: what is not reached there may yet run.
+        world.links["a"].freeze()
+        await asyncio.sleep(TOLERATION + SILENT_SECONDS)
+        world.links["b"].freeze()
+        await asyncio.sleep(1)
+        world.links["a"].thaw()
+        await asyncio.sleep(20)
+        world.links["b"].thaw()
+        await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 60)
 
 
 async def test_without_a_policy_a_job_that_fails_has_failed() -> None:

@@ -22,6 +22,7 @@ from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
 from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted
 from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.events import changed, unreadable
+from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits, Written
@@ -52,8 +53,6 @@ UNSEEN_SECONDS: Final = 3.0
 """So long an offer stays with a member that does not answer: another process may reach it, which made the offer."""
 SEEN_SECONDS: Final = 0.5
 """So long the controller of a copy's kind is waited for to write that it has seen it."""
-SILENT_SECONDS: Final = 60.0
-"""So much longer than its policy says a gang that failed waits for a member that does not answer."""
 
 
 class Target(NamedTuple):
@@ -93,8 +92,7 @@ class FleetJob:
         """The members that its queue's check names; None: it names none, and every member will do."""
         self._reserved: tuple[str, float] | None = None
         """The copy that was seen to have a reservation, and since when."""
-        self._failed: tuple[str, float] | None = None
-        """The copy that was seen to have failed, and since when."""
+        self._failed = Failed(fleet)
         self._said: tuple[str, float] = "", -inf
         """Why it is nowhere, as this process wrote it last, and when."""
         self._telling = Telling(fleet, kind, namespace)
@@ -236,19 +234,10 @@ class FleetJob:
         waits = self._propagation.toleration_seconds
         if copy is None or not copy.failed or waits is None or not wish.runs:
             return AfterFailure.END
-        now = asyncio.get_running_loop().time()
-        if self._failed is None or self._failed[0] != copy.uid:
-            self._failed = copy.uid, now
         others = self._candidates(dispatch) - {*dispatch.failed, dispatch.member}
-        left = waits - (now - self._failed[1])
-        if others and left > 0:
-            self.look_at_seconds = now + max(0.0, left)
-            return AfterFailure.WAIT
-        looks = await asyncio.gather(*(self._look(name) for name in sorted(others)))
-        if any(eligible(wish, None if look is None else look.sight) for look in looks):
-            return AfterFailure.MOVE
-        silent = None in looks and left > -SILENT_SECONDS
-        return AfterFailure.WAIT if silent else AfterFailure.END
+        after = await self._failed.after(wish, copy.uid, waits, others, self._look)
+        self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
+        return after
 
     async def _waits_on(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> bool:
         """Return whether the member that has the offer may still take it."""

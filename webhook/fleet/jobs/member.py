@@ -105,6 +105,8 @@ class Member:
         """Of silence: its promise by its last word; 0 where it gives none."""
         self.failure: str | None = None
         """Why it did not answer when it was last asked; empty when it did, None before it was."""
+        self.failing_since: float | None = None
+        """Loop time since when it has not answered once; None while it does."""
         self.knows_permits: bool | None = None
         """What its ledger said of that last; None before it was read."""
         self.cluster = SharedRead(self._cluster)
@@ -383,7 +385,8 @@ class Member:
         return answer
 
     def _note(self, failure: str) -> None:
-        self.failure = failure
+        now = asyncio.get_running_loop().time()
+        self.failure, self.failing_since = failure, (self.failing_since or now) if failure else None
         if self.followed:
             metrics.MEMBER_UNREACHABLE.labels(self.name).set(bool(failure))
 

@@ -1,0 +1,56 @@
+"""A gang that has failed in its member, and what follows: each member that it may run in is tried once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from math import inf
+from typing import Final
+
+from webhook.core.fleet.steps import AfterFailure, Wish, eligible
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.member import Look
+
+SILENT_SECONDS: Final = 60.0
+"""So much longer than its policy says a gang that failed waits for a member that has not answered for so long."""
+
+
+class Failed:
+    """What one process remembers of it, for one gang."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._seen: tuple[str, float] | None = None
+        """The copy that was seen to have failed, and since when."""
+        self.look_at_seconds = inf
+        """Loop time at which the waiting ends that its policy asks for."""
+
+    async def after(
+        self,
+        wish: Wish,
+        copy_uid: str,
+        waits_seconds: float,
+        others: Collection[str],
+        look: Callable[[str], Awaitable[Look | None]],
+    ) -> AfterFailure:
+        """Return what follows, where ``others`` are the members left to try."""
+        now = asyncio.get_running_loop().time
+        if self._seen is None or self._seen[0] != copy_uid:
+            self._seen = copy_uid, now()
+        self.look_at_seconds, due = inf, self._seen[1] + waits_seconds
+        if others and now() < due:
+            self.look_at_seconds = due
+            return AfterFailure.WAIT
+        asked = sorted(others)
+        looks = dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
+        if any(eligible(wish, None if found is None else found.sight) for found in looks.values()):
+            return AfterFailure.MOVE
+        silent = [name for name, found in looks.items() if found is None]
+        waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
+        return AfterFailure.WAIT if waits else AfterFailure.END
+
+    def _silent_since(self, name: str, due: float) -> float:
+        """Return from when the silence of a member counts: one that has only begun is no reason to give it up.
+
+        What kept a gang from moving before may have been its own member, or the hub's cluster.
+        """
+        member = self._fleet.members.get(name)
+        return due if member is None or member.failing_since is None else max(due, member.failing_since)
