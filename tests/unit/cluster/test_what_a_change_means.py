@@ -137,6 +137,20 @@ async def test_what_a_queue_has_admitted_compiles_no_policy() -> None:
         assert compiled == [1]
 
 
+async def test_what_a_scheduler_counts_in_the_status_of_a_pod_group_concerns_nobody() -> None:
+    async with followed() as it:
+        group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "spec": {"minMember": 2}}
+        await it.cluster.create({**group, "metadata": {"name": "both", "namespace": "team-a"}})
+        await asyncio.sleep(3)
+        before = it.heard.calls["pod group"]
+        path = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/team-a/podgroups/both"
+        for running in range(5):
+            await it.merge(f"{path}/status", b'{"status": {"running": %d}}' % running)
+        assert it.heard.calls["pod group"] == before
+        await it.merge(path, b'{"spec": {"minMember": 3}}')
+        assert it.heard.calls["pod group"] > before
+
+
 async def test_a_namespace_concerns_who_follows_it_when_its_labels_change() -> None:
     async with followed() as it:
         path = "/api/v1/namespaces/team-a"

@@ -1,10 +1,15 @@
 """What `tutti queues` says of devices that no queue is charged for."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from webhook.commands import terminal
+from webhook.commands.show.command import queues
 from webhook.commands.show.outside import outside
 from webhook.errors import Forbidden
 from webhook.visibility.documents.workload import JOB_UID_LABEL
@@ -44,6 +49,8 @@ class Cluster:
         if path == f"{ROOT}/workloads":
             found = [workload("Job", "batch/v1", "adopted"), workload("JobSet", "jobset.x-k8s.io/v1alpha2", "set")]
             return json.dumps({"items": found}).encode()
+        if path == f"{ROOT}/queues":
+            return json.dumps({"items": []}).encode()
         if path.startswith(JOBS):
             references = {"child": [controlled_by("JobSet", "jobset.x-k8s.io/v1alpha2", "set")]}
             metadata = {"ownerReferences": references.get(path.removeprefix(JOBS), [])}
@@ -99,3 +106,18 @@ async def test_who_may_not_see_it_is_not_told(path: str) -> None:
             return await super().request(method, asked, **more)
 
     assert await outside(Closed([pod("a", 1)])) is None
+
+
+@asynccontextmanager
+async def a_cluster(kubeconfig: Path | None, user_agent: str = "") -> AsyncIterator[Cluster]:
+    yield Cluster([pod("bare", 2)])
+
+
+async def test_the_table_of_all_queues_ends_with_it_and_no_other_output_has_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "cluster", a_cluster)
+    await queues(None)
+    assert capsys.readouterr().out.splitlines()[-1].strip() == f"outside Tutti: 2 {GPU} in 1 job of no queue"
+    await queues(None, output="json")
+    assert json.loads(capsys.readouterr().out) == {"items": []}

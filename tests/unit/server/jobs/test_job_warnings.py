@@ -65,6 +65,7 @@ async def test_who_names_a_priority_class_that_does_not_exist_is_told_which_do(
     (warning,) = [
         text for text in (await create(handler, obj)).warnings if "PriorityClass 'hgih' does not exist" in text
     ]
+    assert "as far as Tutti has seen yet: the job waits until it does" in warning, "the same apply may have made it"
     assert warning.endswith(told)
     record = read(KINDS["Job.batch"], obj, context)
     assert record is not None
