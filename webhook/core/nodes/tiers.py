@@ -72,10 +72,10 @@ class Tiers:
             for below in each.below:
                 self._above.setdefault(below, []).append(each.name)
         before, self._rules = self._rules, {e.name: e for e in self.hyper_nodes if e.patterns or e.selectors}
-        anew = frozenset(name for name, each in self._rules.items() if not _same_rules(before.get(name), each))
+        changed = frozenset(name for name, each in self._rules.items() if not _same_rules(before.get(name), each))
         gone = before.keys() - self._rules.keys()
         for seen in self._seen.values():
-            seen.untried, seen.found_by = seen.untried - gone | anew, seen.found_by - gone - anew
+            seen.untried, seen.found_by = seen.untried - gone | changed, seen.found_by - gone - changed
 
     def trials(self, node: str) -> int:
         """Return how many rules have to be tried to label a node."""
