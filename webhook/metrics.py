@@ -23,14 +23,14 @@ RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger.")
 LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of all reservations in the ledger.")
 LEDGER_PAGES = Gauge("tutti_ledger_pages", "Objects that hold reservations beside the index.")
 LEDGER_WRITES = Counter(
-    "tutti_ledger_writes_total", "Writes to the ledger, by outcome; conflict now and then is healthy.", ["outcome"]
+    "tutti_ledger_writes_total", "Writes to the ledger, by outcome; an occasional conflict is normal.", ["outcome"]
 )
 LEDGER_SENT = Counter("tutti_ledger_sent_bytes_total", "Bytes of all writes to the ledger, as they were sent.")
 LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger; should not grow.")
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
 STEPPED_DOWN = Counter(
     "tutti_stepped_down_total",
-    "Leaderships that ended while the process goes on: the lease was lost, or the ledger must not be written.",
+    "Leaderships that ended while the process went on: it lost the lease, or may not write the ledger.",
     ["why"],
 )
 LEADING_DENIED = Gauge(
@@ -52,7 +52,7 @@ WAIT_SECONDS = Histogram(
 )
 BROKEN_JOBS = Counter(
     "tutti_broken_jobs_total",
-    "Attempts at a job that failed on a defect; the log has each cause once, with a traceback; others go on.",
+    "Attempts at a job that hit a bug. The log has each cause once, with a traceback; other jobs are not affected.",
 )
 REGISTRATION_FAULTS = Gauge(
     "tutti_registration_faults",
@@ -61,13 +61,13 @@ REGISTRATION_FAULTS = Gauge(
 )
 REGISTRATION_LAPSES = Counter(
     "tutti_registration_lapses_total",
-    "How often a webhook registration of ours asked less and was put back, or may have while nobody watched."
+    "How often a webhook registration of ours was weakened and put back, or may have been while nobody watched."
     " The audit log says who wrote it.",
 )
 UNREADABLE_OBJECTS = Counter(
     "tutti_unreadable_objects_total",
     "Objects whose stored state could not be read, by what is watched; the log names each and why. "
-    "What was read before is kept; a job of which nothing was read waits.",
+    "What was read before is kept; a job that could never be read waits.",
     ["kind"],
 )
 UNREAD_KINDS = Gauge(
@@ -75,7 +75,7 @@ UNREAD_KINDS = Gauge(
     "1 while the API server refuses to list it:"
     " look at the conversion webhook of the CRD, or at our rights. "
     "Jobs that cannot be judged without it wait (KindUnread) or are refused; others are not affected. "
-    "Policy and nodes are taken as they were read last.",
+    "Policy and nodes stay as they were last read.",
     ["kind"],
 )
 OFFERS = Counter(
@@ -105,12 +105,12 @@ EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not wr
 
 _QUEUE: Final = ["queue", "cohort", "flavor", "resource"]
 _COHORT: Final = ["cohort", "parent", "flavor", "resource"]
-QUEUE_NOMINAL = Gauge("tutti_queue_nominal", "What a queue owns, in units of the resource.", _QUEUE)
+QUEUE_NOMINAL = Gauge("tutti_queue_nominal", "The nominal quota of a queue, in units of the resource.", _QUEUE)
 QUEUE_USAGE = Gauge("tutti_queue_usage", "What the gangs of a queue hold.", _QUEUE)
-QUEUE_BORROWED = Gauge("tutti_queue_borrowed", "What a queue uses beyond what it owns.", _QUEUE)
+QUEUE_BORROWED = Gauge("tutti_queue_borrowed", "What a queue uses beyond its nominal quota.", _QUEUE)
 QUEUE_LENT = Gauge("tutti_queue_lent", "What others use of a queue's quota.", _QUEUE)
 QUEUE_LIMIT = Gauge("tutti_queue_limit", "The most that a queue may use while all others are idle.", _QUEUE)
-COHORT_NOMINAL = Gauge("tutti_cohort_nominal", "What a cohort and all below it own and lend.", _COHORT)
+COHORT_NOMINAL = Gauge("tutti_cohort_nominal", "A cohort's own quota and what its children lend to it.", _COHORT)
 COHORT_USAGE = Gauge("tutti_cohort_usage", "What is charged to a cohort: beyond what its queues keep.", _COHORT)
 COHORT_BORROWED = Gauge("tutti_cohort_borrowed", "What a cohort uses of its parent's quota.", _COHORT)
 COHORT_LENT = Gauge("tutti_cohort_lent", "What its parent's other children use of a cohort's quota.", _COHORT)
