@@ -261,7 +261,10 @@ class Attempt:
             if fence is not None and not self._clears_fences(counts, victims, awaits):
                 return Decision(counts, assignment, fence)
             if victims or awaits or not assignment.resume or not self.looks_further:
-                decision = self._placed(Decision(counts, assignment, None, victims=victims, awaits=awaits))
+                decision = Decision(counts, assignment, None, victims=victims, awaits=awaits)
+                if not (victims or awaits):
+                    return decision
+                decision = self._placed(decision)
                 if decision.misplaced is None or decision.misplaced.postponed or not victims:
                     return decision
                 # The quota alone names some; where their nodes are not enough, others are looked for.
@@ -370,6 +373,8 @@ class Attempt:
         if vertex.nominal(key) < amount and not may_reclaim and not self._borrows_while_preempting():
             return Verdict(Mode.NO_FIT, level, Code.WAITING_FOR_QUOTA)
         victims, awaits = self._room({key: amount}, frozenset((key,)))
+        if not (victims or awaits):
+            return Verdict(Mode.NO_CANDIDATES, level, Code.WAITING_FOR_QUOTA)
         mode = self._mode_of(victims, awaits)
         if victims:
             for victim in victims:

@@ -1,4 +1,7 @@
-"""A heap in which each item has one place, which may change: what kube-scheduler's queues are made of."""
+"""A heap in which each item has one place, which may change: what kube-scheduler's queues are made of.
+
+The first is asked for several times as often as a place is changed.
+"""
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
@@ -11,14 +14,18 @@ class KeyedHeap(Generic[T]):
     """Items by place, the smallest first. Entries of places that an item no longer has are dropped when met."""
 
     def __init__(self) -> None:
-        self._entries: list[tuple[Any, int, T]] = []
-        self._current: dict[T, tuple[Any, int, T]] = {}
+        self._entries: list[list[Any]] = []
+        """Of each its place, the number of its push, the item, and whether it has that place still."""
+        self._current: dict[T, list[Any]] = {}
         self._pushed = 0
 
     def push(self, place: Any, item: T) -> None:
         """Give ``item`` this place and no other; of equal places the earlier push goes first."""
+        before = self._current.get(item)
+        if before is not None:
+            before[3] = False
         self._pushed += 1
-        entry = self._current[item] = (place, self._pushed, item)
+        entry = self._current[item] = [place, self._pushed, item, True]
         heappush(self._entries, entry)
 
     def place_of(self, item: T) -> Any:
@@ -28,16 +35,29 @@ class KeyedHeap(Generic[T]):
 
     def discard(self, item: T) -> None:
         """Take ``item`` out, if it is here."""
-        self._current.pop(item, None)
+        entry = self._current.pop(item, None)
+        if entry is not None:
+            entry[3] = False
 
     def first(self) -> T | None:
         """Return the first item, which stays."""
-        entries, current = self._entries, self._current
+        entries = self._entries
         while entries:
-            entry = entries[0]
-            if current.get(entry[2]) is entry:
-                return entry[2]
+            _, _, item, stays = entries[0]
+            if stays:
+                first: T = item
+                return first
             heappop(entries)
+        return None
+
+    def pop(self) -> tuple[Any, T] | None:
+        """Take the first item out, and return it with its place."""
+        entries = self._entries
+        while entries:
+            place, _, item, stays = heappop(entries)
+            if stays:
+                del self._current[item]
+                return place, item
         return None
 
     def __iter__(self) -> Iterator[T]:
@@ -47,10 +67,10 @@ class KeyedHeap(Generic[T]):
         """Return an independent heap of what ``renamed`` makes of the items; those that it makes None are left out."""
         twin: KeyedHeap[T] = KeyedHeap()
         twin._pushed = self._pushed
-        for item, (place, number, _) in self._current.items():
+        for item, (place, number, _, _) in self._current.items():
             other = renamed(item)
             if other is not None:
-                twin._current[other] = (place, number, other)
+                twin._current[other] = [place, number, other, True]
         twin._entries = list(twin._current.values())
         heapify(twin._entries)
         return twin

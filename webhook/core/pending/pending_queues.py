@@ -266,7 +266,7 @@ class PendingQueues:
         """
         if eclass.hopeless:
             self._count(eclass.queue)
-        if eclass.unschedulable:
+        if eclass.state is GangState.UNSCHEDULABLE:
             eclass.move(Event.WOKEN)
         eclass.hopeless = False
         self._wakes.forget(eclass)
@@ -274,17 +274,17 @@ class PendingQueues:
         eclass.queue.nominate(eclass)
         self.active[eclass.queue] = None
         eclass.level = level if before is None else 0
+        first = eclass.queue.first()
         if before is not None:
             before.level = 0
-            if eclass.queue.first() is not before:
+            if first is not before:
                 self.pass_on(before)
-        self._wake_ahead(eclass.queue)
+        self._wake_ahead(first)
 
-    def _wake_ahead(self, queue: PendingQueue) -> None:
-        """Wake the first class that goes before the one a queue nominates and may have room by now: it must not be
-        overtaken while it waits for its turn at a bottleneck.
+    def _wake_ahead(self, first: EquivalenceClass | None) -> None:
+        """Wake the first class that goes before the one that its queue nominates and may have room by now: it must not
+        be overtaken while it waits for its turn at a bottleneck.
         """
-        first = queue.first()
         ahead = None if first is None else self._wakes.ahead_of(first, self.room_at)
         if ahead is not None:
             self.wake_class(ahead, ahead.level)
@@ -296,7 +296,7 @@ class PendingQueues:
             if bottleneck.woken is not None:
                 self.pass_on(bottleneck.woken)
             self._touched[bottleneck] = None
-        self._wake_ahead(queue)
+        self._wake_ahead(queue.first())
 
     def _stands_back(self, eclass: EquivalenceClass) -> bool:
         """Return whether the queue of an unschedulable class has another one to be decided about first."""

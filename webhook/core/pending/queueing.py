@@ -30,7 +30,7 @@ OrderKey = tuple[float, int, float, str]
 
 def class_key(gang: Gang) -> ClassKey:
     """Return what two gangs of one queue must have in common to get the same answer."""
-    sets = tuple(_pod_set_key(pod_set) for pod_set in gang.pod_sets)
+    sets = tuple(map(_pod_set_key, gang.pod_sets))
     own = (gang.priority, gang.namespace, gang.queue or "", gang.quorum, gang.max_run_seconds, gang.preemptible)
     # Kueue turns each of these down in a turn of its own, whatever it said of others that ask the same.
     apart = gang.uid if gang.refusal is not None or gang.stops_nobody else None
@@ -44,12 +44,14 @@ def _pod_set_key(pod_set: PodSet) -> ClassKey:
     requests = tuple(sorted(pod_set.price.requests.items()))
     seats = (placement, pod_set.together, pod_set.price.priority_class, pod_set.near, pod_set.host_ports)
     shape = (pod_set.name, pod_set.count, pod_set.min_count, requests, seats)
-    return (shape, _fence_key(pod_set.price, requests), tuple(sorted(pod_set.added)))
+    return (shape, _fence_key(pod_set.price, requests), tuple(sorted(pod_set.added)) if pod_set.added else ())
 
 
 def _fence_key(price: PodPrice, requests: ClassKey) -> ClassKey:
     """Return what of a pod only fences look at."""
-    limits = requests if price.limits is price.requests else tuple(sorted(price.limits.items()))
+    limits: ClassKey = ()
+    if price.limits:
+        limits = requests if price.limits is price.requests else tuple(sorted(price.limits.items()))
     return (limits, price.has_deadline, price.best_effort, price.cross_namespace_affinity, price.unstated)
 
 
@@ -143,20 +145,18 @@ class PendingQueue:
     """Usage-decay rank by local queue (namespace, name), where the queue orders by it; absent: 0."""
     closed: Reason | None = None
     """Why the queue admits nothing at all."""
+    strict: bool = field(init=False)
+    """Nobody passes the head."""
+    backfills: bool = field(init=False)
+    """Only those pass the head that do not delay it."""
     _order: KeyedHeap[EquivalenceClass] = field(default_factory=KeyedHeap)
     """Its classes that may be active, in order."""
     _standing: KeyedHeap[EquivalenceClass] = field(default_factory=KeyedHeap)
     """Of a Backfill queue: its classes in order, unschedulable or not."""
 
-    @property
-    def strict(self) -> bool:
-        """Nobody passes the head."""
-        return self.spec is not None and self.spec.strategy is Strategy.STRICT_FIFO
-
-    @property
-    def backfills(self) -> bool:
-        """Only those pass the head that do not delay it."""
-        return self.spec is not None and self.spec.strategy is Strategy.BACKFILL
+    def __post_init__(self) -> None:
+        self.strict = self.spec is not None and self.spec.strategy is Strategy.STRICT_FIFO
+        self.backfills = self.spec is not None and self.spec.strategy is Strategy.BACKFILL
 
     @property
     def yields(self) -> bool:

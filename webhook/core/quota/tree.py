@@ -63,21 +63,16 @@ class Vertex:
     """What ``potential`` found before: the policy of a vertex never changes."""
     _indexes: tuple[int, ...] = ()
     """Those of the vertex and all below it, once somebody asked."""
+    root: "Vertex" = field(init=False, repr=False)
+    """The top of this vertex's tree."""
+    _path: tuple["Vertex", ...] = field(init=False, repr=False)
 
-    @property
-    def root(self) -> "Vertex":
-        """The top of this vertex's tree."""
-        vertex = self
-        while vertex.parent is not None:
-            vertex = vertex.parent
-        return vertex
+    def __post_init__(self) -> None:
+        self.root, self._path = self, (self,)
 
-    def path(self) -> Iterator["Vertex"]:
-        """Yield this vertex and its ancestors, upwards."""
-        vertex: Vertex | None = self
-        while vertex is not None:
-            yield vertex
-            vertex = vertex.parent
+    def path(self) -> tuple["Vertex", ...]:
+        """Return this vertex and its ancestors, upwards."""
+        return self._path
 
     def below(self) -> Iterator["Vertex"]:
         """Yield this vertex and its descendants, parents first."""
@@ -166,8 +161,10 @@ class QuotaTree:
         self.vertices = [*self.cohorts.values(), *self.queues.values()]
 
     def _attach(self, vertex: Vertex, parent_name: str | None) -> None:
-        parent = None if parent_name is None else self.cohorts[parent_name]
-        if parent is None or vertex in parent.path():
+        above = parent = None if parent_name is None else self.cohorts[parent_name]
+        while above is not None and above is not vertex:
+            above = above.parent
+        if parent is None or above is not None:
             # A cycle of cohorts is cut here; the dialect has deactivated every queue below it.
             return
         vertex.parent = parent
@@ -205,7 +202,9 @@ def _quotas(groups: Iterable[ResourceGroup]) -> Iterator[tuple[FlavorResource, Q
 
 
 def _settle(vertex: Vertex) -> None:
-    """Compute what follows from the quotas, children first."""
+    """Compute what follows from who is above, and from the quotas, children first."""
+    if vertex.parent is not None:
+        vertex.root, vertex._path = vertex.parent.root, (vertex, *vertex.parent.path())
     for child in vertex.children:
         _settle(child)
     vertex.height = 1 + max((child.height for child in vertex.children), default=-1)

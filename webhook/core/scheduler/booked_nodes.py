@@ -119,9 +119,10 @@ def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: S
     """Book nodes for the blocked head of ``eclass`` if it waits for nodes alone and nobody goes before it; return
     whether anything changed.
     """
-    nodes, uid = state.nodes, eclass.head.uid
+    nodes = state.nodes
     if nodes is None:
         return False
+    uid = eclass.head.uid
     if not _waits_for_nodes_alone(decision) or _rivals(state, eclass, decision):
         lost = uid in state.booked and not nodes.keeps(uid)
         if lost:

@@ -79,7 +79,7 @@ class Cycle:
 
     @property
     def _spent(self) -> bool:
-        return self._tired or (self._most is not None and self._steps >= self._most)
+        return (self._looks is not None and self._tired) or (self._most is not None and self._steps >= self._most)
 
     @property
     def _tired(self) -> bool:
@@ -138,7 +138,7 @@ class Cycle:
 
     def _act(self, eclass: EquivalenceClass, decision: Decision) -> None:
         del self._known[eclass]
-        if decision.misplaced is not None:
+        if decision.barrier is not None and decision.misplaced is not None:
             instead = booked_nodes.instead_of_waiting(self._state, eclass, decision, self._smallest)
             if instead is not decision:
                 self._known.clear()
@@ -212,7 +212,7 @@ class Cycle:
             eclass.level = max(level, eclass.level)
             if eclass.level > 0 and queue.vertex is not None:
                 self._raised.setdefault(queue.vertex.root, {})[queue] = None
-        self._order.enter(queue, level)
+        self._order.enter(queue, eclass, level)
 
     def _enter_again(self, root: Vertex, *, everybody: bool) -> None:
         """Put nominees of one tree back to the lowest level: everybody's after a preemption, and after an admission
@@ -225,7 +225,7 @@ class Cycle:
                 del raised[queue]
             if eclass is not None and (everybody or eclass.shifting):
                 eclass.level = 0
-                self._order.enter(queue)
+                self._order.enter(queue, eclass)
 
     # -- preemption -------------------------------------------------------------------------------------------------
 

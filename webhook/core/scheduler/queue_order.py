@@ -20,8 +20,8 @@ from webhook.core.quota.tree import Usage, Vertex
 class QueueOrder(Protocol):
     """Nominees of a cycle in progress."""
 
-    def enter(self, queue: PendingQueue, level: int = 0) -> None:
-        """Take up the nominee of a queue, if it has one, in place of an earlier one."""
+    def enter(self, queue: PendingQueue, eclass: EquivalenceClass | None, level: int = 0) -> None:
+        """Take up what a queue nominates, if anything, in place of an earlier nominee."""
 
     def pop(self) -> tuple[int, PendingQueue] | None:
         """Return the next queue to look at and the level it was entered with."""
@@ -36,9 +36,8 @@ class ClassicalQueueOrder:
     def __init__(self) -> None:
         self._nominees: KeyedHeap[PendingQueue] = KeyedHeap()
 
-    def enter(self, queue: PendingQueue, level: int = 0) -> None:
-        """Take up the nominee of a queue, if it has one, in place of an earlier one."""
-        eclass = queue.first()
+    def enter(self, queue: PendingQueue, eclass: EquivalenceClass | None, level: int = 0) -> None:
+        """Take up what a queue nominates, if anything, in place of an earlier nominee."""
         if eclass is None:
             self._nominees.discard(queue)
         else:
@@ -46,12 +45,8 @@ class ClassicalQueueOrder:
 
     def pop(self) -> tuple[int, PendingQueue] | None:
         """Return the next queue to look at and the level it was entered with."""
-        queue = self._nominees.first()
-        if queue is None:
-            return None
-        level = self._nominees.place_of(queue)[0]
-        self._nominees.discard(queue)
-        return level, queue
+        first = self._nominees.pop()
+        return None if first is None else (first[0][0], first[1])
 
     def queues(self) -> Iterator[PendingQueue]:
         """Yield the queues whose nominees are open."""
@@ -68,10 +63,10 @@ class FairQueueOrder:
         self._decide, self._usage = decide, usage
         self._queues: dict[PendingQueue, None] = {}
 
-    def enter(self, queue: PendingQueue, level: int = 0) -> None:
-        """Take up the nominee of a queue, if it has one."""
+    def enter(self, queue: PendingQueue, eclass: EquivalenceClass | None, level: int = 0) -> None:
+        """Take up what a queue nominates, if anything."""
         del level
-        if queue.first() is not None:
+        if eclass is not None:
             self._queues[queue] = None
         else:
             self._queues.pop(queue, None)

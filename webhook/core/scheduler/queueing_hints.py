@@ -25,17 +25,17 @@ from webhook.core.scheduler.state import State
 
 def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
     """Set a blocked class aside until something that is in its way changes."""
-    lacked_nodes, eclass.barrier = isinstance(eclass.barrier, Misplaced), decision.barrier
+    before, eclass.barrier = eclass.barrier, decision.barrier
     short, vertex = short_of(state, eclass, decision), eclass.queue.vertex
     eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or (not short and decision.barrier is None)
     behind_head = decision.barrier if isinstance(decision.barrier, BehindHead) else None
     fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
     eclass.short_of = None
-    if decision.misplaced is not None:
+    if isinstance(decision.barrier, Misplaced):
         wake_on = [NodesFreed()]
-        if decision.misplaced.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
-            eclass.short_of = decision.misplaced.asked
+        if decision.barrier.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
+            eclass.short_of = decision.barrier.asked
     head = None if eclass.shifting or behind_head is None else behind_head.beside
     if decision.owed is not None:
         wake_on.append(decision.owed)
@@ -56,14 +56,18 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         _mark_in_tree(state, eclass, decision, keys, wake_on)
         return
     state.pending.mark_unschedulable(eclass, wake_on)
-    if eclass.hopeless or (eclass.queue.backfills and lacked_nodes != isinstance(decision.barrier, Misplaced)):
+    for_nodes = isinstance(before, Misplaced) is not isinstance(decision.barrier, Misplaced)
+    if eclass.hopeless or (eclass.queue.backfills and for_nodes):
         state.pending.head_changed(eclass.queue)
 
 
 def _is_beyond_nodes(state: State, eclass: EquivalenceClass, decision: Decision) -> bool:
     """Return whether a gang of a Backfill queue has quota, and the nodes never hold it: it is in nobody's way then."""
-    found, nodes = decision.misplaced, state.nodes
-    if found is None or nodes is None or found.postponed or found.unread or not eclass.queue.backfills:
+    nodes = state.nodes
+    if nodes is None or not eclass.queue.backfills:
+        return False
+    found = decision.misplaced
+    if found is None or found.postponed or found.unread:
         return False
     if decision.assignment.mode is not Mode.FIT or eclass.shifting or eclass.elastic:
         return False

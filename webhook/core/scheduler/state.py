@@ -162,7 +162,7 @@ class State:
 
     def claimants(self, *, known: bool = True) -> list[str]:
         """Return the gangs that claim room, by uid: those that are known to wait for it, or the others."""
-        return [uid for uid in self.claims if self.is_claiming(uid) == known]
+        return [uid for uid in self.claims if self.is_claiming(uid) == known] if self.claims else []
 
     def forget(self, uid: str) -> Gang | None:
         """Forget a waiting gang, with all that is kept for it, and return it."""
@@ -231,10 +231,13 @@ class State:
 
         With ``stops_for_nodes`` others are stopped also where the quota has room and only the nodes have none.
         """
-        uid, nodes = eclass.head.uid, self.nodes
-        kept = nodes.unclaim(uid) if nodes is not None and uid in self.booked else None
+        nodes = self.nodes
+        if nodes is None or not self.booked:
+            return self._decide_beside_claims(eclass, stops_for_nodes=stops_for_nodes)
+        uid = eclass.head.uid
+        kept = nodes.unclaim(uid) if uid in self.booked else None
         decision = self._decide_beside_claims(eclass, stops_for_nodes=stops_for_nodes)
-        if nodes is not None and kept is not None:
+        if kept is not None:
             nodes.claim(uid, kept)
         return decision
 

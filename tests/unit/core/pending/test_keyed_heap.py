@@ -26,3 +26,9 @@ def test_the_first_is_the_one_with_the_smallest_place_and_of_equals_the_one_push
         assert heap.first() == expected
         assert twin.first() == (None if expected is None else expected.upper())
         assert set(heap) == set(model)
+    popped = []
+    while (first := heap.pop()) is not None:
+        popped.append(first)
+    assert popped == [(model[item][0], item) for item in sorted(model, key=lambda each: model[each])]
+    assert heap.first() is None
+    assert list(heap) == []
