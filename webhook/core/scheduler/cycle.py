@@ -379,14 +379,16 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
     partial = state.partial() if state.growing else {}
     seats, room = joining(state.policy, state.settings), Room(state.allocations, state.fences, state.decider)
     for uid in sorted(state.growing):
-        allocation = partial.get(uid)
-        larger = None if allocation is None else grow(allocation, room, state.lets_grow, seats)
-        if allocation is not None and larger is not None:
-            places = room.places(allocation, larger.reservation)
+        allocation, larger = partial.get(uid), None
+        # Who is awaited by a booking may take from it what it is to leave there: each time it has more to leave.
+        while allocation is not None and (more := grow(allocation, room, state.lets_grow, seats)) is not None:
+            places = room.places(allocation, more.reservation)
             if isinstance(places, Allotment):
-                larger = replace(larger, reservation=state.allot_more(larger.reservation, places))
-            state.allocations.put(larger)
-            state.fences.put_reservation(larger.reservation, larger.reclaimed)
+                more = replace(more, reservation=state.allot_more(more.reservation, places))
+            state.allocations.put(more)
+            state.fences.put_reservation(more.reservation, more.reclaimed)
+            allocation = larger = more
+        if larger is not None:
             grown.append(larger.reservation)
     state.growing = {}
     return tuple(grown)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import World, gang, group, queue
@@ -217,6 +217,7 @@ def test_who_is_in_one_domain_grows_within_it() -> None:
     st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5),
     st.lists(st.integers(1, 5), max_size=3),
 )
+@example(cpus=[2], asked=[(1, 1, 4), (2, 3, 4)], later=[5])
 def test_whoever_starts_or_grows_no_node_is_promised_more_than_it_has(
     cpus: list[int], asked: list[tuple[int, int, int]], later: list[int]
 ) -> None:
