@@ -27,21 +27,13 @@ def api_of(cluster: Cluster, user: str) -> Api:
     return Api(cluster.server, cluster.directory / "keys" / "ca.crt", keys / f"{name}.crt", keys / f"{name}.key")
 
 
-class Load:
-    """Posts objects one after the other from a thread while the ``with`` block runs."""
+class _Beside:
+    """Does something from a thread while the ``with`` block runs."""
 
-    def __init__(self, api: Api, path: str, make: Callable[[int], dict[str, Any]], pause_seconds: float = 0.05) -> None:
-        """``make`` returns the object of a number; with ``?dryRun=All`` in the path nothing is stored."""
-        self._api = api
-        self._path = path
-        self._make = make
-        self._pause_seconds = pause_seconds
+    def __init__(self, run: Callable[[], object]) -> None:
+        """``run`` ends once ``_stop`` is set."""
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.stored: list[dict[str, Any]] = []
-        """What the API server answered, in order."""
-        self.failures: list[str] = []
-        self.slowest_seconds = 0.0
+        self._thread = threading.Thread(target=run, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -52,6 +44,22 @@ class Load:
     ) -> None:
         self._stop.set()
         self._thread.join(40)
+
+
+class Load(_Beside):
+    """Posts objects one after the other from a thread while the ``with`` block runs."""
+
+    def __init__(self, api: Api, path: str, make: Callable[[int], dict[str, Any]], pause_seconds: float = 0.05) -> None:
+        """``make`` returns the object of a number; with ``?dryRun=All`` in the path nothing is stored."""
+        self._api = api
+        self._path = path
+        self._make = make
+        self._pause_seconds = pause_seconds
+        super().__init__(self._run)
+        self.stored: list[dict[str, Any]] = []
+        """What the API server answered, in order."""
+        self.failures: list[str] = []
+        self.slowest_seconds = 0.0
 
     def _run(self) -> None:
         while not self._stop.wait(self._pause_seconds):
@@ -63,26 +71,15 @@ class Load:
             self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
 
 
-class Lists:
+class Lists(_Beside):
     """Lists one collection over and over, :data:`LISTERS` at a time, from a thread while the ``with`` block runs."""
 
     def __init__(self, kubeconfig: Path, path: str) -> None:
         self._kubeconfig = kubeconfig
         self._path = path
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+        super().__init__(lambda: asyncio.run(self._run()))
         self.answers: Counter[str] = Counter()
         """How often by HTTP status."""
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(40)
 
     async def _run(self) -> None:
         async with connected(self._kubeconfig, "many lists") as api, asyncio.TaskGroup() as listers:

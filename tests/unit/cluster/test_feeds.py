@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_keeper import Stage, reservation
+from tests.unit.controllers.ledger.keepers import Stage, reservation
 from tests.unit.server.reviews import review
 from webhook.assembly import reconciler, webhook
 from webhook.clock import LoopClock

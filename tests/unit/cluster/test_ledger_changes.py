@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.controllers.ledger.test_ledger_keeper import Stage, reservation
+from tests.unit.controllers.ledger.keepers import Stage, reservation
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.cluster.view import View
 from webhook.core.ledger import pages

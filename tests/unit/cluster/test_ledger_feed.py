@@ -7,7 +7,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_keeper import reservation
+from tests.unit.controllers.ledger.keepers import reservation
 from webhook.cluster.ledger_feed import APART_SECONDS_PER_PAGE, LedgerFeed
 from webhook.cluster.listener import Listener
 from webhook.cluster.view import View

@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, Stage, elect, reservation
+from tests.unit.controllers.ledger.keepers import LossyApi, Stage, elect, reservation
 from webhook.controllers.ledger import keeper as keeping
 from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, LedgerRefused
 from webhook.controllers.ledger.keeper import LedgerKeeper
@@ -16,22 +16,8 @@ from webhook.core.ledger.text import Decoder
 from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = [pytest.mark.virtual_time, pytest.mark.usefixtures("small_pages")]
 COLLECTION = "/api/v1/namespaces/tutti-system/configmaps"
-
-
-@pytest.fixture(autouse=True)
-def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let two entries fill an object."""
-    monkeypatch.setattr(pages, "INDEX_BYTES", 400)
-    monkeypatch.setattr(pages, "PAGE_BYTES", 400)
-
-
-@pytest.fixture
-async def stage():  # type: ignore[no-untyped-def]
-    stage = Stage()
-    async with stage.cluster:
-        yield stage
 
 
 def objects_of(stage: Stage) -> Objects:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_keeper import reservation
+from tests.unit.controllers.ledger.keepers import reservation
 from webhook.controllers.ledger.ledger_room import SHARE, LedgerRoom
 from webhook.core.ledger import pages
 from webhook.core.ledger import text as ledger_text

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.controllers.ledger.test_ledger_keeper import reservation
+from tests.unit.controllers.ledger.keepers import reservation
 from webhook.clock import LoopClock
 from webhook.controllers.ledger.errors import LeaseLost
 from webhook.controllers.ledger.keeper import LedgerKeeper
-from webhook.core.ledger import pages
 from webhook.core.ledger.record import Ledger
 from webhook.errors import ApiError
 from webhook.kube.election import Elector
@@ -29,12 +28,7 @@ RATES = FaultRates(
     dropped=0.03, reply_lost=0.03, late=0.05, duplicated=0.05, request_delay_seconds=0.3, late_seconds=10.0
 )
 
-
-@pytest.fixture(autouse=True)
-def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let two entries fill an object."""
-    monkeypatch.setattr(pages, "INDEX_BYTES", 400)
-    monkeypatch.setattr(pages, "PAGE_BYTES", 400)
+pytestmark = pytest.mark.usefixtures("small_pages")
 
 
 class Reckless(Elector):
@@ -122,7 +116,6 @@ def told(seed: int) -> World:
         return runner.run(tell(seed))
 
 
-@pytest.mark.usefixtures("_small_pages")
 @settings(max_examples=20)
 @given(seed=st.integers(0, 1_000_000))
 def test_what_was_acknowledged_is_found_by_every_later_leader(seed: int) -> None:

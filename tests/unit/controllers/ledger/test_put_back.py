@@ -6,8 +6,8 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from tests.unit.controllers.ledger.keepers import LossyApi, Stage, elect, reservation
 from tests.unit.controllers.ledger.test_full_ledger import furnished, job, leader
-from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, Stage, elect, reservation
 from webhook.clock import LoopClock
 from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
@@ -21,20 +21,6 @@ from webhook.laboratory.simulated.cluster import SimulatedCluster
 pytestmark = pytest.mark.virtual_time
 COLLECTION = "/api/v1/namespaces/tutti-system/configmaps"
 INDEX = "tutti-ledger"
-
-
-@pytest.fixture
-def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let two entries fill an object."""
-    monkeypatch.setattr(pages, "INDEX_BYTES", 400)
-    monkeypatch.setattr(pages, "PAGE_BYTES", 400)
-
-
-@pytest.fixture
-async def stage():  # type: ignore[no-untyped-def]
-    stage = Stage()
-    async with stage.cluster:
-        yield stage
 
 
 async def copied(cluster: SimulatedCluster, name: str) -> dict[str, object]:
@@ -79,7 +65,7 @@ def successor(stage: Stage, *, proved_seq: int = 0, decoders: dict[str, Decoder]
     )
 
 
-@pytest.mark.usefixtures("_small_pages")
+@pytest.mark.usefixtures("small_pages")
 async def test_a_page_is_known_to_be_old_by_the_index_though_nobody_saw_it_put_back(stage: Stage) -> None:
     keeper, page = await paged(stage)
     copy = await copied(stage.cluster, page)
@@ -92,7 +78,7 @@ async def test_a_page_is_known_to_be_old_by_the_index_though_nobody_saw_it_put_b
     assert new.unreadable is not None
 
 
-@pytest.mark.usefixtures("_small_pages")
+@pytest.mark.usefixtures("small_pages")
 async def test_an_index_is_known_to_be_old_by_a_page_that_was_written_after_it(stage: Stage) -> None:
     keeper, _ = await paged(stage)
     copy = await copied(stage.cluster, INDEX)
@@ -104,7 +90,7 @@ async def test_an_index_is_known_to_be_old_by_a_page_that_was_written_after_it(s
     assert new.ledger is None
 
 
-@pytest.mark.usefixtures("_small_pages")
+@pytest.mark.usefixtures("small_pages")
 async def test_a_page_is_known_to_be_old_by_another_that_was_written_after_it(stage: Stage) -> None:
     """Before the lease was renewed, and the index with it."""
     keeper, page = await paged(stage)
@@ -144,7 +130,7 @@ async def test_an_index_is_known_to_be_old_by_a_standby_that_has_read_a_newer_on
     assert new.known.version >= newest.version, "what replaces it comes after all that was read"
 
 
-@pytest.mark.usefixtures("_small_pages")
+@pytest.mark.usefixtures("small_pages")
 async def test_a_page_is_known_to_be_old_by_a_standby_that_has_read_a_newer_one(stage: Stage) -> None:
     keeper, page = await paged(stage)
     copy = await copied(stage.cluster, page)
@@ -157,7 +143,7 @@ async def test_a_page_is_known_to_be_old_by_a_standby_that_has_read_a_newer_one(
     assert new.ledger is None
 
 
-@pytest.mark.usefixtures("_small_pages")
+@pytest.mark.usefixtures("small_pages")
 async def test_what_objects_say_of_each_other_costs_no_write_and_stops_no_take_over(stage: Stage) -> None:
     keeper, api = await stage.leader("old")
     for number in range(8):
@@ -174,7 +160,7 @@ async def test_what_objects_say_of_each_other_costs_no_write_and_stops_no_take_o
     assert new.ledger.entries == keeper.ledger.entries
 
 
-@pytest.mark.usefixtures("_small_pages")
+@pytest.mark.usefixtures("small_pages")
 @pytest.mark.parametrize("lost", ["lose_replies", "lose_requests"])
 async def test_a_renewal_that_says_something_new_may_be_lost(stage: Stage, lost: str) -> None:
     keeper, api = await stage.leader("old")

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.ledger.test_ledger_keeper import LossyApi, reservation
+from tests.unit.controllers.ledger.keepers import LossyApi, reservation
 from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, stage, waiting_job
 from tests.unit.samples import sample
 from webhook.assembly import ReconcilerParts, reconciler

@@ -1,13 +1,15 @@
 """A leader that has more to look at than it does in a row, such as a new one, decides and writes once it saw it all."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
 
 from tests.unit.controllers.stage import POLICY, queued_cluster, waiting_job
 from tests.unit.jobs.records import waiting_job as waiting
-from webhook.assembly import reconciler
+from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
@@ -47,10 +49,12 @@ async def test_many_gangs_are_looked_at_a_few_in_a_row_and_written_at_one_time(m
         assert not first & second, "those that had ended left, and others came, in one write"
 
 
-async def test_who_takes_over_looks_at_no_places_again_that_it_settled_while_it_followed() -> None:
+@asynccontextmanager
+async def a_standby(gangs: int) -> AsyncIterator[tuple[SimulatedCluster, "asyncio.Task[None]", ReconcilerParts]]:
+    """Yield a cluster of a node on which gangs were admitted, who leads, and who follows and may take over."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
         await cluster.add_node("node")
-        for obj in (*POLICY, *(waiting_job(f"train-{number}", pods=1) for number in range(4))):
+        for obj in (*POLICY, *(waiting_job(f"train-{number}", pods=1) for number in range(gangs))):
             await cluster.create(obj)
         first, second = (
             reconciler(cluster.api(), Config(), identity=name, clock=LoopClock(), rng=Random(1)) for name in ("a", "b")
@@ -59,6 +63,15 @@ async def test_who_takes_over_looks_at_no_places_again_that_it_settled_while_it_
         await asyncio.sleep(5)
         follows = asyncio.create_task(second.run())
         await asyncio.sleep(5)
+        try:
+            yield cluster, leads, second
+        finally:
+            follows.cancel()
+            await asyncio.gather(follows, return_exceptions=True)
+
+
+async def test_who_takes_over_looks_at_no_places_again_that_it_settled_while_it_followed() -> None:
+    async with a_standby(gangs=4) as (_, leads, second):
         nodes = second.view.nodes
         assert nodes is not None
         assert len(second.view.ledger.entries) == 4
@@ -71,23 +84,11 @@ async def test_who_takes_over_looks_at_no_places_again_that_it_settled_while_it_
             looked_at.append(nodes.changes)
         assert not any(looked_at)
         assert all(second.view.ledger.entries[uid] is entry for uid, entry in known.items())
-        follows.cancel()
-        await asyncio.gather(follows, return_exceptions=True)
 
 
 async def test_who_takes_over_decides_before_it_looks_again_at_what_runs_and_needs_nothing() -> None:
     """Twenty thousand that run took two seconds, in which nobody started."""
-    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
-        await cluster.add_node("node")
-        for obj in (*POLICY, *(waiting_job(f"train-{number}", pods=1) for number in range(5))):
-            await cluster.create(obj)
-        first, second = (
-            reconciler(cluster.api(), Config(), identity=name, clock=LoopClock(), rng=Random(1)) for name in ("a", "b")
-        )
-        leads = asyncio.create_task(first.run())
-        await asyncio.sleep(5)
-        follows = asyncio.create_task(second.run())
-        await asyncio.sleep(5)
+    async with a_standby(gangs=5) as (cluster, leads, second):
         ran = set(second.view.ledger.entries)
         leads.cancel()
         await asyncio.gather(leads, return_exceptions=True)
@@ -100,8 +101,6 @@ async def test_who_takes_over_decides_before_it_looks_again_at_what_runs_and_nee
         assert second.view.ledger.entries.keys() - ran
         assert unseen[0] == ran - {ended.uid}, "what ended makes room before anybody is decided about"
         assert not second.reconciler.dirty.quiet, "then all that run are looked at"
-        follows.cancel()
-        await asyncio.gather(follows, return_exceptions=True)
 
 
 async def test_a_new_process_settles_places_a_few_gangs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
