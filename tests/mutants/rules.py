@@ -410,7 +410,7 @@ MUTANTS: Final = (
         "webhook/cluster/waiting.py",
         "    unread = _unread(job, gang, view)\n",
         "    unread = None\n",
-        "tests/simulation -k 'calm and kinds and refused and later'",
+        "tests/simulation -k 'kinds and refused and later'",
     ),
     *NODE_MUTANTS,
     *FLEET_MUTANTS,

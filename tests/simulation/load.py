@@ -219,9 +219,13 @@ class Load:
         with suppress(ApiError, Refused):
             await work
 
-    async def _create(self) -> None:
+    async def create_one(self, kind: str) -> None:
+        """Create a job of a kind, beside those that ``run`` creates."""
+        await self._attempt(self._create(kind))
+
+    async def _create(self, kind: str = "") -> None:
         self._number += 1
-        kind = self._rng.choice(self._kinds)
+        kind = kind or self._rng.choice(self._kinds)
         namespace, name = self._rng.choice(NAMESPACES), f"job-{self._number}"
         pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
         document = document_of(kind, name, pods, self._template(1 if kind in TRAINING else pods))

@@ -1,6 +1,7 @@
 """Kinds that our processes have read and that are refused from one moment on: to us, or to everybody."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
@@ -30,9 +31,18 @@ ALONE_SECONDS: Final = 300.0
 class ShutKinds:
     """Refuses kinds, and checks that nothing of them is admitted once that is known."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random, invariants: Invariants, *, known_after: float) -> None:
-        """``known_after`` seconds a watch may go on as if nothing had happened."""
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        rng: Random,
+        invariants: Invariants,
+        create: Callable[[str], Awaitable[None]],
+        *,
+        known_after: float,
+    ) -> None:
+        """``create`` makes a job of a kind; ``known_after`` seconds a watch may go on as if nothing had happened."""
         self._cluster = cluster
+        self._create = create
         self._rng = rng
         self._invariants = invariants
         self._known_after = known_after + NOTICED_SECONDS
@@ -45,7 +55,7 @@ class ShutKinds:
         """Where a gang was of each kind that was refused."""
 
     async def run(self, times: int, seconds: float, *, last_stays: bool) -> None:
-        """Refuse a kind so often over ``seconds``, and answer again later; ``last_stays`` but for the last time."""
+        """Refuse a kind so often over ``seconds``, and answer again later; ``last_stays`` is once more, for long."""
         if times:
             self._cluster.server.store.subscribe(self._stored)
         for turn in range(times):
@@ -58,17 +68,29 @@ class ShutKinds:
                 await self._stop_queues("Hold")
                 await asyncio.sleep(self._known_after - NOTICED_SECONDS)
             kind = await self._of_which_one_is(moment, seconds / 2)
-            self._since[kind] = asyncio.get_running_loop().time()
-            self._cluster.router.shut_off(RESOURCES[kind], self._rng.choice((403, 500)))
+            self._refuse(kind)
             if kept_waiting:
                 await asyncio.sleep(self._known_after)
                 # From now on nothing else keeps it waiting.
                 await self._stop_queues("None")
                 await asyncio.sleep(ROOM_SECONDS)
-            if last_stays and turn == times - 1:
-                return
             await asyncio.sleep(self._rng.uniform(0.5, 2 * self._known_after))
             self._answer(kind)
+        if times and last_stays:
+            await self._shut_while_one_waits()
+
+    async def _shut_while_one_waits(self) -> None:
+        """Refuse a kind of which a gang waits until all of ours know it: only then is there one to be admitted."""
+        kind = self._rng.choice(list(RESOURCES))
+        await self._stop_queues("Hold")
+        await asyncio.sleep(self._known_after - NOTICED_SECONDS)  # until the hold is known, or it would start
+        await self._create(kind)
+        await asyncio.sleep(self._known_after - NOTICED_SECONDS)  # until it is known to wait
+        self._refuse(kind)
+
+    def _refuse(self, kind: str) -> None:
+        self._since[kind] = asyncio.get_running_loop().time()
+        self._cluster.router.shut_off(RESOURCES[kind], self._rng.choice((403, 500)))
 
     async def _stop_queues(self, policy: str) -> None:
         for queue in QUEUES:
@@ -77,8 +99,10 @@ class ShutKinds:
             await self._cluster.api().request("PATCH", path, body=body, content_type=MERGE_PATCH)
 
     async def answer_again(self) -> None:
-        """Let all that is left go on alone for some minutes, and answer then."""
+        """Let all that is left go on alone for some minutes once the refusal is known, and answer then."""
         if self._since:
+            await asyncio.sleep(self._known_after)
+            await self._stop_queues("None")
             await asyncio.sleep(ALONE_SECONDS)
         for kind in list(self._since):
             self._answer(kind)

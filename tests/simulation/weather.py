@@ -61,7 +61,7 @@ class Weather:
     """How often a kind that our processes have read is refused to us, or to everybody, while a gang of it waits, is
     started or runs."""
     shut_until_rest: bool = False
-    """The last of these is answered again only after all that is without it has gone on for some minutes."""
+    """After these one more is refused while a gang of it waits, until all else has gone on for some minutes."""
     clocks_apart_seconds: float = 0.0
     """How far the clock of a machine may be ahead or behind when a process of ours starts there."""
     meshed: float = 0.0

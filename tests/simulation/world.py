@@ -125,7 +125,9 @@ class World:
         self.run_times = RunTimes(self.cluster, self.invariants, self.invariants.note)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
         ledger = lambda: self.invariants.ledger  # noqa: E731
-        self.shut_kinds = ShutKinds(self.cluster, Random(self.seed), self.invariants, known_after=known_after)
+        self.shut_kinds = ShutKinds(
+            self.cluster, Random(self.seed), self.invariants, self.load.create_one, known_after=known_after
+        )
         self.owners = Owners(self.cluster, Random(self.seed), self.load, ledger, self.invariants.note)
         self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
         if self.weather.hostile or self.weather.orphaned:
