@@ -1,5 +1,6 @@
 """A node goes while a gang starts on it, or while it runs there: what its owner reads in each moment, how it ends."""
 
+import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pytest
 
 from tests.e2e.conftest import Team
 from tests.e2e.controlplane.install import Installation
+from tests.e2e.controlplane.nodes import SILENT_ANNOTATION
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import job, pod_template
@@ -20,6 +22,7 @@ from tests.e2e.queues import QUEUE, reservations
 SECONDS: Final = 60
 """For what takes a node controller, the scheduler, the Job controller and Tutti one after another."""
 TAINT: Final = "example.com/repair"
+NOT_READY: Final = "node.kubernetes.io/not-ready"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,31 @@ def untainted(admin: Kubectl, node: str) -> None:
     admin("taint", "node", node, f"{TAINT}-")
 
 
+def not_ready(admin: Kubectl, node: str) -> None:
+    """Let a node's kubelet report that it cannot run pods; the cluster's own controller taints it for that."""
+    admin("annotate", "node", node, f"{SILENT_ANNOTATION}=true")
+    said = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no container runtime"}
+    admin("patch", "node", node, "--subresource=status", f"--patch={json.dumps({'status': {'conditions': [said]}})}")
+    wait_until(lambda: NOT_READY in taints_of(admin, node), SECONDS, "the cluster has taken note")
+
+
+def ready_again(admin: Kubectl, node: str) -> None:
+    """Let it report that it can."""
+    admin("annotate", "node", node, f"{SILENT_ANNOTATION}-")
+    wait_until(lambda: NOT_READY not in taints_of(admin, node), SECONDS, "the cluster has taken note")
+
+
+def taints_of(admin: Kubectl, node: str) -> list[str]:
+    """Return the keys of a node's taints."""
+    return [taint["key"] for taint in admin.get("node", node)["spec"].get("taints", [])]
+
+
 FATES: Final = {
     "deleted": Fate(
         deleted, made_again, "the nodes that could take them (1) hold 1 when nothing else runs there, 1 too few"
     ),
     "tainted": Fate(tainted, untainted, f"1 with taint {TAINT}"),
+    "not ready": Fate(not_ready, ready_again, "1 not ready"),
 }
 
 
@@ -117,8 +140,12 @@ def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_s
     wait_until(lambda: running(owner, "train") == 2, SECONDS, "both nodes are there, and so is it")
 
 
-def test_a_gang_that_runs_is_left_alone_by_a_taint_for_pods_to_come(team: Team, nodes: list[str]) -> None:
-    admin, owner, fate = team.admin, team.owner, FATES["tainted"]
+@pytest.mark.parametrize("how", ["tainted", "not ready"])
+def test_a_gang_that_runs_is_left_alone_by_what_keeps_pods_to_come_from_its_node(
+    team: Team, nodes: list[str], how: str
+) -> None:
+    """A node that is not ready may be back before the cluster evicts its pods, after five minutes."""
+    admin, owner, fate = team.admin, team.owner, FATES[how]
     owner.apply(job("train", 2, pod_template(8), QUEUE))
     wait_until(lambda: running(owner, "train") == 2, SECONDS, "it runs")
     before = [pod["metadata"]["uid"] for pod in owner.pods()]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.core.notation import names
+from webhook.core.notation.problem import shown
 from webhook.wire.times import micro_time_text, unix_seconds
 
 RENEW_DUE_AT: Final = 1 / 3
@@ -74,7 +75,8 @@ def told(text: str | None) -> str:
     record = None if text is None else parse(text)
     if record is None or not record.holder:
         return "nobody leads by the lease"
-    return f"{record.holder} leads, since {record.acquired or 'a time that is not written'}"
+    since = "a time not written" if readable_seconds(record.acquired) is None else record.acquired
+    return f"{shown(repr(record.holder))} leads, since {since}"
 
 
 def render(record: LeaderRecord) -> str:
@@ -210,7 +212,7 @@ class Elector:
         """Return in words when the lease was renewed last; empty when it is not ours."""
         if self._held is None:
             return ""
-        return f"it was renewed last at {self._held.renewed}, {now - self._renewed_at:.1f} s ago"
+        return f"the lease was renewed last at {self._held.renewed}, {now - self._renewed_at:.1f} s ago"
 
     @property
     def quit_at(self) -> float:

@@ -10,8 +10,10 @@ from tests.e2e.controlplane import modules
 RUNTIME_ANNOTATION: Final = "tutti.dev/simulated-runtime"
 """On a pod: how long it runs before it succeeds, such as ``5s``; without it, until it is deleted."""
 
+SILENT_ANNOTATION: Final = "tutti.dev/simulated-silent"
+"""On a node: KWOK leaves what its kubelet has reported as it is; without it, a node that is not ready is so at once."""
+
 SHIPPED_STAGES: Final = (
-    "node/fast/node-initialize",
     "node/heartbeat-with-lease/node-heartbeat-with-lease",
     "pod/fast/pod-ready",
     "pod/fast/pod-delete",
@@ -19,11 +21,14 @@ SHIPPED_STAGES: Final = (
 
 
 def kwok_configuration() -> str:
-    """Return KWOK's configuration file: its own stages, and ours for the end of a pod.
+    """Return KWOK's configuration file: its own stages, and two of ours.
 
     KWOK's shipped ``pod-complete`` ends every pod of a Job at once; ours waits for what the annotation says, and takes
-    pods of any owner.
+    pods of any owner. Its ``node-initialize`` makes every node ready; ours, those that do not say otherwise.
     """
+    initialize = yaml.safe_load(modules.kwok_stage("node/fast/node-initialize"))
+    silent = {"key": f'.metadata.annotations["{SILENT_ANNOTATION}"]', "operator": "DoesNotExist"}
+    initialize["spec"]["selector"]["matchExpressions"].append(silent)
     complete = yaml.safe_load(modules.kwok_stage("pod/fast/pod-complete"))
     complete["spec"]["selector"]["matchExpressions"] = [
         {"key": ".metadata.deletionTimestamp", "operator": "DoesNotExist"},
@@ -43,7 +48,7 @@ def kwok_configuration() -> str:
         },
     }
     shipped = [modules.kwok_stage(name) for name in SHIPPED_STAGES]
-    return "\n---\n".join([yaml.safe_dump(options), *shipped, yaml.safe_dump(complete)])
+    return "\n---\n".join([yaml.safe_dump(options), *shipped, *map(yaml.safe_dump, (initialize, complete))])
 
 
 def write_configuration(path: Path) -> Path:

@@ -162,7 +162,7 @@ class Leadership:
         if str(lost) not in self._said:
             # A write that fails in each of many short terms is one piece of news, at whatever time.
             self._said.add(str(lost))
-            self._announcer.stepped_down(f"{lost}; the lease: {renewal}" if renewal else str(lost))
+            self._announcer.stepped_down(f"{lost}; {renewal}" if renewal else str(lost))
         if lost.lasting:
             # Another replica may be allowed what we are not.
             await self._terms.keeper.step_down()
