@@ -77,6 +77,7 @@ class LedgerKeeper(LeasedWriter):
         self._index_alone = 0
         """Campaigns in a row that won the index, and then could not read or write the pages."""
         self._asked_claims: Mapping[str, Claim] | None = None
+        self._claim_texts = beside.ClaimTexts()
         """What was to be written of claims last."""
         self.written_bytes = 0
         """How large the objects were that the last commit wrote."""
@@ -352,7 +353,7 @@ class LedgerKeeper(LeasedWriter):
         entries = {uid: filing.text_of(change.after) for uid, change in changes.get(INDEX, {}).items()}
         if ledger.pages != before.pages:
             entries[ledger_text.PAGES] = ledger_text.encode_pages(ledger.pages) if ledger.pages else None
-        stored, texts = beside.written(before, ledger, self._index.data, entries)
+        stored, texts = beside.written(before, ledger, self._index.data, entries, self._claim_texts)
         if stored is not ledger:
             left = len(ledger.claims) - len(stored.claims), len(ledger.bookings) - len(stored.bookings)
             log.warning("ledger.claims_left_out", claims=left[0], bookings=left[1])

@@ -5,7 +5,7 @@ depends on whose they are: who asks for much loses some of it before anybody els
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -18,14 +18,38 @@ Texts = dict[str, str | None]
 """Key to what is written there; None removes it."""
 
 
+class ClaimTexts:
+    """The text of each claim, made once: each of a thousand may await a thousand gangs, and few change in a write."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Claim, str]] = {}
+
+    def take(self, claims: Mapping[str, Claim]) -> None:
+        """Know the texts of these claims, and of no others."""
+        known = self._known
+        self._known = {
+            uid: known[uid] if uid in known and known[uid][0] is claim else (claim, text.encode_claim(claim))
+            for uid, claim in claims.items()
+        }
+
+    def of(self, uids: Iterable[str]) -> dict[str, str]:
+        """Return the texts of some of the claims that were taken."""
+        return {uid: self._known[uid][1] for uid in uids}
+
+
 def written(
-    before: Ledger, ledger: Ledger, index: Mapping[str, str], changes: Mapping[str, str | None]
+    before: Ledger,
+    ledger: Ledger,
+    index: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    known: ClaimTexts,
 ) -> tuple[Ledger, Texts]:
     """Return ``ledger`` with the claims and bookings that fit, and what is new of both.
 
     ``index`` is what the object holds now, ``changes`` what is written of it beside claims and bookings.
     """
-    texts = _texts(before, ledger)
+    known.take(ledger.claims)
+    texts = _texts(before, ledger, known)
     if not (ledger.claims or ledger.bookings):
         return ledger, texts
     data = {key: value for key, value in {**index, **changes, **texts}.items() if value is not None}
@@ -33,22 +57,22 @@ def written(
     if over <= 0:
         return ledger, texts
     room_bytes = sum(len(data.get(key, "").encode()) for key in (text.CLAIMS, text.BOOKINGS)) - over
-    claims, bookings = fitting(ledger.claims, ledger.bookings, room_bytes)
+    claims, bookings = fitting(ledger.claims, ledger.bookings, room_bytes, known)
     ledger = replace(ledger, claims=claims, bookings=bookings)
-    return ledger, _texts(before, ledger)
+    return ledger, _texts(before, ledger, known)
 
 
-def _texts(before: Ledger, ledger: Ledger) -> Texts:
+def _texts(before: Ledger, ledger: Ledger, known: ClaimTexts) -> Texts:
     texts: Texts = {}
     if ledger.claims != before.claims:
-        texts[text.CLAIMS] = text.encode_claims(ledger.claims) if ledger.claims else None
+        texts[text.CLAIMS] = text.join_claims(known.of(ledger.claims)) if ledger.claims else None
     if ledger.bookings != before.bookings:
         texts[text.BOOKINGS] = text.encode_bookings(ledger.bookings) if ledger.bookings else None
     return texts
 
 
 def fitting(
-    claims: Mapping[str, Claim], bookings: Mapping[str, Booked], room_bytes: int
+    claims: Mapping[str, Claim], bookings: Mapping[str, Booked], room_bytes: int, known: ClaimTexts
 ) -> tuple[dict[str, Claim], dict[str, Booked]]:
     """Return those that fit ``room_bytes``.
 
@@ -58,7 +82,7 @@ def fitting(
     left = room_bytes - len(text.encode_bookings(bookings))
     if left < 0:
         bookings, left = {}, room_bytes
-    sizes = {uid: len(text.encode_claims({uid: claim}).encode()) for uid, claim in claims.items()}
+    sizes = {uid: len(text.join_claims({uid: each}).encode()) for uid, each in known.of(claims).items()}
     kept: dict[str, list[str]] = {}
     for uid in sorted(sizes, key=lambda uid: (sizes[uid], uid)):
         kept.setdefault(claims[uid].planned.namespace, []).append(uid)

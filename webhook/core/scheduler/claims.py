@@ -53,6 +53,7 @@ def await_others(state: State, uid: str) -> list[str]:
     """
     allocations, claim, gang = state.allocations, state.claims[uid], state.pending.records[uid].gang
     vertex, amounts = allocations.promises[uid]
+    allocations.looked_at += len(allocations.stopping)
     others = [each for each in sorted(allocations.stopping) if _draws_on(allocations, each, vertex, amounts)]
     gone = {job for each in others for job in allocations.by_uid[each].reservation.jobs}
     allocations.lift(uid)
@@ -95,9 +96,13 @@ def has_places(state: State, uid: str, waits: Iterable[str]) -> bool:
     """
     if state.nodes is None or state.nodes.keeps(uid):
         return True
+    waits = list(waits)
     places = places_of(state, uid, waits)
+    if isinstance(places, Misplaced) and places.postponed:
+        return True
+    state.allocations.looked_at += 1 + len(waits)
     if isinstance(places, Misplaced):
-        return places.postponed
+        return False
     keep_places(state, uid, places)
     return True
 

@@ -43,7 +43,7 @@ class Cycle:
         self._state = state
         self._now, self._epoch, self._most, self._looks = now, epoch, most, looks
         self._looked_before: int | None = None
-        """At how many gangs searches had looked for victims when the first was decided about; None before that."""
+        """At how many gangs searches had looked before the first claim was settled; None before that."""
         self._admitted: list[Reservation] = []
         self._preempted: list[Preempted] = []
         self._steps = 0
@@ -61,10 +61,10 @@ class Cycle:
         self._state.settle_bookings(recheck=True)
         booked_nodes.renew(self._state)
         claims.let_heads_pass(self._state)
+        self._looked_before = self._state.allocations.looked_at
         self._settle_claims()
         self._state.settle_guard(recheck=True)
         grown: list[Reservation] = []
-        self._looked_before = self._state.allocations.looked_at
         self._decide_all()
         booked_nodes.ask_next(self._state)
         while True:
@@ -74,7 +74,7 @@ class Cycle:
             # booked.
             woken = self._state.settle_bookings()
             if self._spent or not (self._state.settle_guard() or woken):
-                self._state.cut = self._tired and bool(self._state.pending.active)
+                self._state.cut = self._tired and (self._state.stirred or bool(self._state.pending.active))
                 return Plan(tuple(self._admitted), tuple(grown), tuple(self._preempted))
 
     @property
@@ -250,7 +250,8 @@ class Cycle:
     def _settle_claims(self) -> None:
         """Admit the gangs whose room has become free, in order, none into room that was made for an earlier claim.
 
-        Those whose gangs are not known come first: what they may have come before is not known either.
+        Those whose gangs are not known come first: what they may have come before is not known either. Who has nodes
+        again, or others to wait for, or lapsed, is not searched for once more in the next cycle if this one ends here.
         """
         state = self._state
         claimants = state.claimants()
@@ -272,12 +273,14 @@ class Cycle:
                 waits = claims.await_others(state, claimant)
                 if not waits:
                     continue
-            for uid in waits:
-                allocation = allocations.by_uid[uid]
-                going = allocations.vertex_of(allocation)
-                if uid not in gone and going is not None and claimant in allocations.promises:
-                    view.remove(going, allocation.amounts)
-                    gone.add(uid)
+            for uid in waits if claimant in allocations.promises else ():
+                # Of thousands of claims each may await the same thousands.
+                if uid in gone:
+                    continue
+                gone.add(uid)
+                going = allocations.vertex_of(allocations.by_uid[uid])
+                if going is not None:
+                    view.remove(going, allocations.by_uid[uid].amounts)
             view.add(vertex, amounts)
         state.stirred = False
 

@@ -27,7 +27,9 @@ def claims(namespace: str, count: int) -> dict[str, Claim]:
 
 def test_the_claims_of_who_has_most_are_left_out_first() -> None:
     ledger = Ledger(1, 1, {}, claims("greedy", 200) | claims("modest", 2), {"head": Booked("q", 1)})
-    stored, texts = beside.written(Ledger(1, 0), ledger, {"a": "x" * 1_000}, {"b": "y" * 1_000, "a": None})
+    stored, texts = beside.written(
+        Ledger(1, 0), ledger, {"a": "x" * 1_000}, {"b": "y" * 1_000, "a": None}, beside.ClaimTexts()
+    )
     assert {uid for uid in stored.claims if uid.startswith("modest")} == {"modest-000", "modest-001"}
     assert stored.bookings == ledger.bookings
     written = {"b": "y" * 1_000} | {key: value for key, value in texts.items() if value is not None}
@@ -37,14 +39,37 @@ def test_the_claims_of_who_has_most_are_left_out_first() -> None:
 
 def test_what_was_left_out_before_is_no_reason_to_write_again() -> None:
     ledger = Ledger(1, 1, {}, claims("greedy", 200))
-    stored, texts = beside.written(Ledger(1, 0), ledger, {}, {})
+    stored, texts = beside.written(Ledger(1, 0), ledger, {}, {}, beside.ClaimTexts())
     assert texts.keys() == {text.CLAIMS}
-    again, more = beside.written(stored, replace(ledger, seq=2), {text.CLAIMS: texts[text.CLAIMS] or ""}, {})
+    again, more = beside.written(
+        stored, replace(ledger, seq=2), {text.CLAIMS: texts[text.CLAIMS] or ""}, {}, beside.ClaimTexts()
+    )
     assert (again.claims, more) == (stored.claims, {})
 
 
 def test_bookings_that_do_not_fit_leave_the_room_to_claims() -> None:
     bookings = {f"head-{number}": Booked("q" * 200, number) for number in range(100)}
-    stored, texts = beside.written(Ledger(1, 0), Ledger(1, 1, {}, claims("team", 3), bookings), {}, {})
+    stored, texts = beside.written(
+        Ledger(1, 0), Ledger(1, 1, {}, claims("team", 3), bookings), {}, {}, beside.ClaimTexts()
+    )
     assert (len(stored.claims), stored.bookings) == (3, {})
     assert texts.keys() == {text.CLAIMS}
+
+
+def test_a_claim_that_has_not_changed_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded, encode = list[Claim](), text.encode_claim
+
+    def noted(claim: Claim) -> str:
+        encoded.append(claim)
+        return encode(claim)
+
+    monkeypatch.setattr(text, "encode_claim", noted)
+    known, ledger = beside.ClaimTexts(), Ledger(1, 1, {}, claims("greedy", 200))
+    stored, _ = beside.written(Ledger(1, 0), ledger, {}, {}, known)
+    assert len(stored.claims) < len(encoded) == 200, "what is left out is not encoded twice either"
+    changed = replace(ledger.claims["greedy-000"], awaits=("other",))
+    more = replace(ledger, seq=2, claims={**ledger.claims, "greedy-000": changed})
+    again, texts = beside.written(stored, more, {}, {}, known)
+    assert encoded[200:] == [changed]
+    assert texts[text.CLAIMS] == text.encode_claims(again.claims)
+    assert again.claims["greedy-000"].awaits == ("other",)
