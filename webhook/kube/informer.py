@@ -239,15 +239,16 @@ class Informer(Generic[R]):
         except Malformed as error:
             # Watching again from the same version could meet the same line for ever.
             self._machine.relist()
-            return self._failed(errors.Unavailable(0, "Malformed", str(error)))
+            return self._failed(errors.Unavailable(0, "Malformed", str(error)), answered=True)
         except errors.ApiError as error:
             return self._failed(error)
 
-    def _failed(self, error: errors.ApiError) -> float:
+    def _failed(self, error: errors.ApiError, *, answered: bool = False) -> float:
+        """``answered``: there was an answer, by which nothing can be read, though it is no status."""
         self.counts.failures += 1
         wait_seconds = self._machine.failed(error)
         # To be asked for less, or to ask later (408, 429, a server that starts), is no refusal.
-        later = isinstance(error, errors.Unavailable) and error.status < 500
+        later = isinstance(error, errors.Unavailable) and error.status < 500 and not answered
         if wait_seconds and not later and not isinstance(error, errors.NotFound | errors.Gone):
             self._refusals += 1
             if self._refusals >= REFUSALS_MIN:

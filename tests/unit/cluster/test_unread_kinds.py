@@ -16,6 +16,7 @@ from webhook.cluster.waiting import waiting_gang
 from webhook.config import Config
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.requests.router import Answer, Request
 
 pytestmark = pytest.mark.virtual_time
 
@@ -74,6 +75,29 @@ async def test_a_process_is_ready_without_a_kind_that_nobody_can_list(resource: 
         assert parts.view.unread == {}
         assert not unread_feeds()
         assert waits(parts) is None
+
+
+@pytest.mark.parametrize("body", [b"<html>bad gateway</html>", b"", b"null", b"[]", b'{"items": {}}'], ids=repr)
+async def test_a_process_is_ready_without_a_kind_whose_lists_are_answered_by_what_is_no_list(body: bytes) -> None:
+    """As by a proxy before an extension API server."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        handle, broken = cluster.router.handle, True
+
+        async def answered(request: Request) -> Answer:
+            lists = request.method == "GET" and request.path.endswith("/jobsets")
+            return Answer(200, body) if broken and lists else await handle(request)
+
+        cluster.router.handle = answered  # type: ignore[method-assign]
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(60)
+        assert parts.view.synced
+        assert list(parts.view.unread) == ["JobSet.jobset.x-k8s.io"]
+        assert "Malformed: list" in parts.view.unread["JobSet.jobset.x-k8s.io"]
+        broken = False
+        await asyncio.sleep(90)
+        assert parts.view.unread == {}
+        running.cancel()
 
 
 @pytest.mark.parametrize("resource", ["jobs.batch", "pods.", "namespaces.", "resourcequotas."])
