@@ -1,4 +1,4 @@
-"""Pods of gangs at creation: each within its slot of its gang's reservation, or behind our gate until there is one."""
+"""Pods of gangs at creation: each within what its gang's reservation has left, or behind our gate until it has one."""
 
 from typing import NamedTuple
 
@@ -82,7 +82,7 @@ def judge_gang_pod(review: PodReview, rules: PodRules, cost: PodPrice, now: floa
     if excess is not None:
         added = added_by_others(pod.spec, reserved.name, rules.view.jobs.get(reservation.uid))
         return deny(Refusal.BEYOND_RESERVATION, f"{reservation}, pod set {reserved.name}: {excess}{added}")
-    return _take_slot(review, rules, _Slot(reservation, reserved, cost), now)
+    return _take_allowance(review, rules, _Allowance(reservation, reserved, cost), now)
 
 
 def _left_behind(pod: PodFacts, view: View) -> str:
@@ -98,7 +98,7 @@ def _left_behind(pod: PodFacts, view: View) -> str:
     )
 
 
-class _Slot(NamedTuple):
+class _Allowance(NamedTuple):
     """What a reservation has for a pod."""
 
     reservation: Reservation
@@ -110,8 +110,8 @@ def _there(pods: int) -> str:
     return f"{does(pods, 'exist')} or {'is' if pods == 1 else 'are'} being created"
 
 
-def _take_slot(review: PodReview, rules: PodRules, slot: _Slot, now: float) -> Answer:
-    reservation, reserved, cost = slot
+def _take_allowance(review: PodReview, rules: PodRules, allowance: _Allowance, now: float) -> Answer:
+    reservation, reserved, cost = allowance
     namespace, uid = review.request.namespace, reservation.uid
     live = rules.view.fences.live_pods(namespace, uid, reserved.name)
     coming = rules.tally.of_pod_set(namespace, uid, reserved.name, now, but=review.pod.uid)
