@@ -46,7 +46,7 @@ TOLD = (
     f"read no deeper than {LEVELS_MAX} levels",
     f"one of more than {groups.PODS_MAX:,} pods waits",
     "limits it to an hour" if gang.GRACE_SECONDS_MAX == 3600 else "a grace period that the page does not tell",
-    "a ResourceQuota of 0 for the resources that queues manage",
+    "A ResourceQuota of 0 for the resources that queues manage",
     f"each of the {('seven', 'eight', 'nine')[len(shapes.KINDS) - 7]} kinds that the simulated cluster runs",
 )
 """What holds an attack off, or may be relied upon, with its number as the code has it."""

@@ -296,8 +296,11 @@ class FleetJob:
                     offered = dispatch.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
                     self._offered = offered, asyncio.get_running_loop().time()
-                    creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
-                    created, _ = await asyncio.gather(creates, self._leave(dispatch, copy))
+                    leaving = asyncio.create_task(self._leave(dispatch, copy))
+                    try:
+                        created = target.empty and await self._create(job, offered)
+                    finally:
+                        await leaving
                     if created:
                         return self._watches(offered)
                 case HubStep.WITHDRAW:
