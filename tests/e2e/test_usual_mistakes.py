@@ -38,6 +38,13 @@ def annotated(key: str, value: str) -> dict[str, Any]:
     return made
 
 
+def unnamed() -> dict[str, Any]:
+    """Return a job whose label names no queue, as a chart writes it whose value was not given."""
+    made = job("train", 2, pod_template(), QUEUE)
+    made["metadata"]["labels"][LABEL] = ""
+    return made
+
+
 def inside(kind: str) -> dict[str, Any]:
     """Return a job that names its queue one level too deep."""
     if kind == "JobSet":
@@ -55,6 +62,7 @@ MISTAKES: Final = (
     (job("train", 2, pod_template(), "tema"), f"known here: {QUEUE}"),
     (job("train", 2, pod_template()), "this job names no queue and is charged to none"),
     (labelled("kueue.x-k8s.io/queuename"), "does not make the Job wait in a queue: it starts at once"),
+    (unnamed(), f"label {LABEL} is empty: the Job waits in no queue and starts at once"),
     (labelled("tutti.dev/queue"), "does not make the Job wait in a queue: it starts at once"),
     (inside("JobSet"), "at spec.replicatedJobs.0.template.metadata.labels does not make the JobSet wait"),
     (inside("Job"), "at spec.template.metadata.labels does not make the Job wait in a queue"),

@@ -158,7 +158,7 @@ def _named(obj: object, wanted: Mapping[str, Callable[[str], object]]) -> Iterat
 
 
 MEANS_A_QUEUE: Final = (
-    "(?i)^(([^/]*/)?((local|cluster)[-_.]?)?queue[-_.]?name|(tutti|kueue)[.][^/]*/((local|cluster)[-_.]?)?queue)$"
+    "(?i)^(([^/]*/)?((local|cluster)[-_.]?)?queue[-_.]?names?|(tutti|kueue)[.][^/]*/((local|cluster)[-_.]?)?queue)$"
 )
 """Keys of labels and annotations by which people mean a queue: only ``QUEUE_LABELS`` name one. Also read by CEL."""
 VOLCANOS: Final = ("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name")

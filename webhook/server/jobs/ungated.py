@@ -36,10 +36,16 @@ def newly_marked(request: ReviewRequest, *writers: str) -> Answer | None:
 
 def mislabelled(request: ReviewRequest) -> tuple[str, ...]:
     """Return what to tell the creator of a job that waits for nobody, although its owner seems to have meant it to."""
+    labels, kind = paths.find_mapping(request.object, ("metadata", "labels")), request.kind.partition(".")[0]
+    empty = next((key for key in names.QUEUE_LABELS if labels.get(key) == ""), None)
+    if empty is not None:
+        # As a chart writes it whose value was not given.
+        return (
+            f"label {empty} is empty: the {kind} waits in no queue and starts at once; name a queue, or leave it out",
+        )
     found = () if request.object is None else misplaced_queues(request.object)
     if not found:
         return ()
-    kind = request.kind.partition(".")[0]
     fix = f"label the {kind} itself (metadata.labels) with {names.QUEUE_LABELS[0]}"
     return (f"{found[0]} does not make the {kind} wait in a queue: it starts at once; {fix}",)
 

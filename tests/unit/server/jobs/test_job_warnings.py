@@ -325,3 +325,20 @@ async def test_in_a_hub_who_makes_a_job_that_no_member_can_have_is_told(name: st
     }
     assert not told["elsewhere"]
     assert bool(told["hub"]) is not kind.dispatchable
+
+
+@pytest.mark.parametrize("key", names.QUEUE_LABELS)
+async def test_an_empty_queue_label_is_said_to_name_no_queue(waiting: ReviewHandler, key: str) -> None:
+    """A chart whose value was not given writes it so: the job would start at once without a word."""
+    obj = job(queue=None)
+    obj["metadata"]["labels"] = {key: ""}
+    answer = await create(waiting, obj)
+    assert answer.allowed
+    assert [text for text in answer.warnings if f"label {key} is empty: the Job waits in no queue" in text]
+
+
+async def test_a_queue_label_in_the_plural_is_warned_about(waiting: ReviewHandler) -> None:
+    obj = job(queue=None)
+    obj["metadata"]["labels"] = {"kueue.x-k8s.io/queue-names": "research"}
+    (warning,) = (await create(waiting, obj)).warnings
+    assert "does not make the Job wait in a queue" in warning
