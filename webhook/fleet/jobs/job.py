@@ -296,11 +296,9 @@ class FleetJob:
                     offered = dispatch.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
                     self._offered = offered, asyncio.get_running_loop().time()
-                    leaving = asyncio.create_task(self._leave(dispatch, copy))
-                    try:
-                        created = target.empty and await self._create(job, offered)
-                    finally:
-                        await leaving
+                    creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
+                    # If nothing could be created the deletion ends by itself: it is of the copy as it was read.
+                    created, _ = await asyncio.gather(creates, self._leave(dispatch, copy))
                     if created:
                         return self._watches(offered)
                 case HubStep.WITHDRAW:
