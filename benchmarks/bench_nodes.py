@@ -2,9 +2,10 @@
 
 Prints milliseconds of processor time, median, 99th percentile and worst, and what they are of the plain look: a shape
 of pods that nobody asked about before, gangs placed where their shape is known (anywhere, and by the blocks and racks
-of a topology), and a gang that finds nodes only when some of 700 others are stopped, which lie across each other. Then
-what the nodes take of memory, which share of a core their kubelets' reports take, each with 50 images and every
-five minutes, as a kubelet sends them where nothing changes, and what 10,000 gangs cost an engine whose ``nodeFit`` is
+of a topology), a gang that finds nodes only when some of 700 others are stopped, which lie across each other, and the
+longest cycle in which 150 gangs have 1,200 others stopped, and look for other nodes where theirs are taken. Then what
+the nodes take of memory, which share of a core their kubelets' reports take, each with 50 images and every five
+minutes, as a kubelet sends them where nothing changes, and what 10,000 gangs cost an engine whose ``nodeFit`` is
 off, and on, beside one that knows no nodes. Garbage is collected as in our processes.
 
 Run: ``python -m benchmarks.bench_nodes``
@@ -26,6 +27,7 @@ from tests.unit.core.worlds import LABELS, gang, policy, queue
 from webhook import garbage
 from webhook.cluster.nodes import node as nodes_feed
 from webhook.cluster.nodes.occupancy import Occupancy
+from webhook.controllers.loop.reconciler import LOOKED_AT_MAX
 from webhook.core.model.gang import Gang, Nearness
 from webhook.core.model.policy import NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.settings import EngineSettings
@@ -44,6 +46,7 @@ from webhook.wire.nesting import LEVELS_MAX, shallow
 
 NODES: Final = 10_000
 VICTIMS: Final = 700
+CLAIMS: Final = 150
 GPU: Final = "nvidia.com/gpu"
 GIB: Final = 1 << 30
 BLOCK, RACK = "block", "rack"
@@ -84,6 +87,7 @@ def main() -> None:
             asked = [Asked("main", levelled, pods, near)]
             measured(f"{said}, warm, {wish(near)}", lambda: place(there, asked), floor)  # noqa: B023
     measured(f"64 pods of 8 GPUs, some of {VICTIMS} gangs to be stopped", preempting(rng), floor, rounds=1)
+    losing(floor)
     reports(nodes)
     print(f"{mib:8.1f} MiB  nodes and {sum(1 for _ in there.all_bound())} pods on them")
     beside_none(there)
@@ -194,6 +198,39 @@ def preempting(rng: random.Random) -> Callable[[], object]:
         print(f"          {len(plan.preempted)} gangs are stopped, of 64 at least")
 
     return cycle
+
+
+def losing(floor: float) -> None:
+    """Print the longest cycle of those in which gangs for whom others are being stopped look for other nodes, after
+    half of theirs were taken, and the longest of those in which they had others stopped.
+    """
+    engine, there, pods = Engine(), Capacity(), 8
+    rules, total = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY), pods * CLAIMS
+    engine.set_policy(policy(queue("q", total, preemption=rules)), LABELS, 0.0)
+    for number in range(total):
+        there.put_node(NodeRecord(f"node-{number:05d}", {"cpu": MILLI}))
+        engine.submit(gang(f"low-{number}", "q", created=float(number)), 0.0)
+    engine.know_nodes(there)
+    engine.cycle(0.0, Fences(), epoch=1)
+    for number in range(CLAIMS):
+        engine.submit(gang(f"high-{number}", "q", pods=pods, priority=5, created=float(total + number)), 1.0)
+
+    def longest() -> float:
+        took = []
+        garbage.settle()
+        while not took or engine.next_wake(1.0) is not None:
+            began = time.process_time()
+            engine.cycle(1.0, Fences(), epoch=1, looks=LOOKED_AT_MAX)
+            took.append((time.process_time() - began) * 1000)
+        return max(took)
+
+    stopping = longest()
+    assert len(engine.claims()) == CLAIMS
+    for number in range(0, total, 2):
+        there.bind(f"other-{number}", Bound(f"node-{number:05d}", {"cpu": MILLI}))
+    engine.wake_nodes()
+    for took, what in ((stopping, f"have {total} others stopped"), (longest(), "look for nodes again that they lost")):
+        print(f"{took:8.2f} ms  at most in a cycle, {CLAIMS} gangs {what}  {took / floor:6.1f} of the plain look")
 
 
 def reports(nodes: list[NodeRecord]) -> None:
