@@ -201,7 +201,7 @@ def preempting(rng: random.Random) -> Callable[[], object]:
 
 
 def losing(floor: float) -> None:
-    """Print the longest cycle of those in which gangs for whom others are being stopped look for other nodes, after
+    """Print the longest cycle of those in which gangs for which others are being stopped look for nodes, after
     half of theirs were taken, and the longest of those in which they had others stopped.
     """
     engine, there, pods = Engine(), Capacity(), 8
