@@ -40,7 +40,7 @@ def annotated(key: str, value: str) -> dict[str, Any]:
 
 def unnamed() -> dict[str, Any]:
     """Return a job whose label names no queue, as a chart writes it whose value was not given."""
-    made = job("train", 2, pod_template(), QUEUE)
+    made = labelled(LABEL)
     made["metadata"]["labels"][LABEL] = ""
     return made
 
