@@ -72,7 +72,8 @@ class Choice:
 
         ``why`` is the member's word on it, if it has said any; ``stopped_nobody``: it was for room as it is.
         """
-        if self._free == current:
+        if self._free == current or self._free not in members:
+            # Room in a member that it may not run in is none of its business, whatever its policy said before.
             self._free = ""
         if age_seconds >= OFFER_SECONDS:
             if not stopped_nobody:

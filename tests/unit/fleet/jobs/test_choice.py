@@ -47,6 +47,7 @@ def test_members_are_asked_in_turn_those_that_said_no_last_and_one_that_was_free
         (after("a", "b"), 3, "asks 3 cpu", False),
         (after("a", "b", "c", freed="a"), 3, "asks 3 cpu", True),
         (after("a", "b", freed="c"), 3, "asks 3 cpu", False),
+        (after("a", "b", "c", freed="not one of its members"), 3, "asks 3 cpu", False),
         (after("a", "b"), OFFER_SECONDS, "asks 3 cpu", True),
         (after(), OFFER_SECONDS, "", True),
     ],
@@ -59,7 +60,7 @@ def test_an_offer_is_given_up_for_a_member_that_may_say_yes_or_after_a_while(
 
 
 def test_the_last_that_said_no_is_asked_for_room_at_the_cost_of_others_and_another_one_in_the_next_round() -> None:
-    choice = after("a", "b")
+    choice = after("a", "b", freed="not one of its members")
     assert says_no(choice, "c", 3, stopped_nobody=True)
     assert (choice.stops_others, choice.in_turn("c", MEMBERS)) == (True, ["c"])
     assert not says_no(choice, "c", 3)
