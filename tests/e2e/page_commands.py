@@ -78,6 +78,10 @@ NOT_RUN: Final = {
     "make image-check": _IMAGE,
     "make up": "starts what these tests start: tests/e2e/controlplane/up.py",
     "pip install tutti-0.1.0-py3-none-any.whl": "tests/unit/test_packaging.py looks into the wheel",
+    "kubectl -n tutti-system delete configmap tutti-ledger; "
+    "kubectl -n tutti-system delete configmaps -l tutti.dev/ledger-page": "tests/unit/cluster/test_rebuild.py",
+    "python -m certs rotate && python -m certs issue --secret | kubectl apply --server-side -f - "
+    "&& python -m certs patch-ca": "tests/e2e/test_certificates.py, one after another",
     "python -m certs patch-ca": "tests/unit/certs/test_commands.py",
     "tutti cancel job/train": "as job/evaluation of the researcher's page",
     "tutti cancel jobs -l sweep=3": "as -l run=night of the researcher's page",

@@ -146,6 +146,13 @@ def test_the_examples_of_configuration_are_accepted() -> None:
             with_custom(Config.model_validate(yaml.safe_load(block)).kinds)
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_no_command_in_a_sentence_is_broken_over_two_lines(document: Path) -> None:
+    """It could not be copied, and what runs the commands of the pages would not see it."""
+    sentences = re.sub(r"^ *```.*?^ *```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in sentences.splitlines() if line.count("`") % 2] == []
+
+
 def plain(value: object) -> object:
     if isinstance(value, tuple):
         return list(value)
