@@ -46,15 +46,6 @@ class Choice:
         self._pressed.discard(member)
         self.stops_others = False
 
-    @property
-    def freed_in(self) -> str:
-        """The member to ask first, for something has ended there; empty where there is none."""
-        return self._free
-
-    def moves(self, current: str, members: Collection[str]) -> bool:
-        """Return whether there is no need to hear ``current`` again: it has said no, and something ended elsewhere."""
-        return self._free != current and self._free in members and current in self._asked
-
     def hears(self, member: str, why: str, starts_at: float | None, now: float) -> None:
         """Take in a member's word on why the gang waits there, if it has said any, and on when it will start."""
         self._now = now

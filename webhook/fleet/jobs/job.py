@@ -106,7 +106,7 @@ class FleetJob:
         self.rests_until = 0.0
         for _ in range(LOOKS):
             before = self._known
-            found, ahead = await self._look_twice(before)
+            found = await self._look(before.member, before.phase)
             # The member first, the record after it: what the record does not say then was not decided before the look.
             job = await self.read()
             dispatch = self._known = dispatch_of(job)
@@ -124,7 +124,7 @@ class FleetJob:
             await self._telling.hourly(lambda now: changed(self._kind, job, dispatch, now))
         self._propagation = applying(self._fleet.propagations, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
-        target = await self._target(wish, dispatch, found, ahead)
+        target = await self._target(wish, dispatch, found)
         after = await self._after_failure(wish, dispatch, found)
         moves, complete = target is not None, self._fleet.complete_for(wish.job)
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
@@ -195,18 +195,8 @@ class FleetJob:
             log.debug("fleet.no_answer", error=str(error))
             return None
 
-    async def _look_twice(self, before: Dispatch) -> tuple[Look | None, dict[str, Look | None]]:
-        """Look at the member that a record names, and meanwhile at that in which something has ended."""
-        freed = self.choice.freed_in
-        if before.phase is not DispatchPhase.OFFERED or freed in ("", before.member):
-            return await self._look(before.member, before.phase), {}
-        found, ahead = await asyncio.gather(self._look(before.member, before.phase), self._look(freed))
-        return found, {freed: ahead}
-
-    async def _target(
-        self, wish: Wish, dispatch: Dispatch, found: Look | None, ahead: Mapping[str, Look | None]
-    ) -> Target | None:
-        """Return where to offer the gang now; None to leave it where it is. ``ahead``: members looked at already."""
+    async def _target(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> Target | None:
+        """Return where to offer the gang now; None to leave it where it is."""
         self._refusals = {}
         if not wish.runs or dispatch.holds or await self._waits_on(wish, dispatch, found):
             return None
@@ -216,7 +206,7 @@ class FleetJob:
         # Those that did not answer when they were last asked would keep it from the others.
         answer_not = {name for name in candidates if self._fleet.members[name].failure}
         for name in sorted(self.choice.in_turn(dispatch.member, candidates), key=answer_not.__contains__):
-            look = ahead[name] if name in ahead else await self._look(name)
+            look = await self._look(name)
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
                 self._refusals |= dict.fromkeys(answer_not - {name, dispatch.member}, why_not(wish, None))
@@ -266,9 +256,6 @@ class FleetJob:
         copy = found.sight.copy
         if found.sight.reserved:
             return True
-        spared, candidates = stops_nobody(found.object), self._candidates(dispatch)
-        if self.choice.moves(dispatch.member, candidates):
-            return False
         if age < LOOKED_AT_SECONDS:
             # Soon its member says why it waits, which no watch shows.
             self.look_at_seconds = now + max(0.0, TOLD_SECONDS - age)
@@ -278,6 +265,7 @@ class FleetJob:
                 told = await member.why_waiting(self.namespace, copy.uid)
             except NoAnswer:
                 return False
+        spared, candidates = stops_nobody(found.object), self._candidates(dispatch)
         self.choice.hears(dispatch.member, told.why, told.starts_at, self._fleet.clock.now())
         return not self.choice.gives_up(dispatch.member, age, told.why, candidates, stopped_nobody=spared)
 
@@ -296,9 +284,8 @@ class FleetJob:
                     offered = dispatch.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
                     self._offered = offered, asyncio.get_running_loop().time()
-                    creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
-                    # If nothing could be created the deletion ends by itself: it is of the copy as it was read.
-                    created, _ = await asyncio.gather(creates, self._leave(dispatch, copy))
+                    created = target.empty and await self._create(job, offered)
+                    await self._leave(dispatch, copy)
                     if created:
                         return self._watches(offered)
                 case HubStep.WITHDRAW:

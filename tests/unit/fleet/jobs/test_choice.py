@@ -79,22 +79,6 @@ def test_room_that_frees_is_asked_for_before_any_at_the_cost_of_others() -> None
     assert (choice.stops_others, choice.in_turn("c", MEMBERS)[0]) == (False, "a")
 
 
-@pytest.mark.parametrize(
-    ("choice", "moves"),
-    [
-        (after("a", freed="b"), True),
-        (after("a"), False),
-        (after(freed="b"), False),
-        (after("a", freed="a"), False),
-        (after("a", freed="elsewhere"), False),
-    ],
-)
-def test_who_has_said_no_is_not_heard_again_when_room_frees_in_a_member_that_may_have_the_gang(
-    choice: Choice, moves: bool
-) -> None:
-    assert choice.moves("a", MEMBERS) is moves
-
-
 def test_what_was_said_is_told_of_all_members_but_the_one_that_has_the_offer() -> None:
     choice = after("a", "b")
     assert choice.told({"c": "does not answer"}, "b") == "a says asks 3 cpu; c does not answer"
