@@ -219,9 +219,10 @@ class Attempt:
 
     def best(self) -> Decision:
         """Return the decision for the whole gang, or for the largest size that can start, or why neither can."""
-        whole = self.at(self.gang.counts)
+        counts = self.gang.counts
+        whole = self.at(counts)
         if not (whole.fits or whole.preempts):
-            whole = self.largest(self.gang.counts, self.gang.least_counts) or whole
+            whole = self.largest(counts, self.gang.least_counts) or whole
         if whole.preempts and self.gang.stops_nobody:
             return replace(whole, barrier=StopsNobody(), victims=(), awaits=())
         return whole
@@ -340,6 +341,8 @@ class Attempt:
         Sizes shrink proportionally over the pod sets, in as many steps as pods may be missing, and are searched by
         bisection over all of them, the full size included, as Kueue does.
         """
+        if least == most:
+            return None
         spare = {name: most[name] - least[name] for name in most}
         steps = sum(spare.values())
         low, end, found = 0, steps + 1, None

@@ -11,6 +11,7 @@ stop or look on.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import NamedTuple
 
 from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.model.policy import Fungibility, Preference, SearchPolicy
@@ -31,8 +32,7 @@ class Mode(IntEnum):
     FIT = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """One thing in the way: this much of this key does not fit, or no flavor matches."""
 
     code: Code
@@ -41,8 +41,7 @@ class Block:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """How one amount of one key could be had."""
 
     mode: Mode
@@ -107,7 +106,7 @@ def assign(
         if choice.seats != seats:
             seats, before = choice.seats, dict(usage)
         start = 0 if resume is None else resume.get(index, 0)
-        if any(counts.get(name, 0) for name in choice.seats):
+        if any(map(counts.get, choice.seats)):
             best = _Scan(choice, counts, usage, fungibility, judge).run(start)
         else:
             best = _Scan(choice, counts, usage, fungibility, judge).run_idle(start)
@@ -121,7 +120,8 @@ def assign(
             return Assignment(Mode.NO_FIT, level, {}, before, frozenset(), tuple(blocks), best.blocks, unfinished)
         mode, level = min(mode, best.mode), max(level, best.top_level)
         for key, want in zip(best.option.keys, choice.wants, strict=True):
-            for part in (want, *want.more):
+            chosen.setdefault(want.pod_set, {})[want.resource] = key.flavor
+            for part in want.more:
                 chosen.setdefault(part.pod_set, {})[want.resource] = key.flavor
             usage[key] = usage.get(key, 0) + want.amount(counts)
         needs.update(best.needs)
@@ -178,7 +178,7 @@ class _Scanned:
     """Where the scan would go on; 0 when it reached the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Scan:
     """The scan of one choice's flavors, with ``assumed`` used by the choices before it."""
 
@@ -189,7 +189,7 @@ class _Scan:
     judge: Judge
 
     def run(self, start: int) -> _Scanned:
-        best = _Scanned()
+        best: _Scanned | None = None
         blocks: list[Block] = []
         for index in range(start, len(self.choice.options)):
             option = self.choice.options[index]
@@ -204,8 +204,10 @@ class _Scan:
                 best = found
                 best.next = index + 1
                 break
-            if best.option is None or _preferred(found.standing, best.standing, self.fungibility):
+            if best is None or _preferred(found.standing, best.standing, self.fungibility):
                 best = found
+        if best is None:
+            best = _Scanned()
         best.blocks = tuple(blocks)
         return best
 
@@ -240,23 +242,26 @@ class _Scan:
         standing, worst, top = (Mode.FIT, 0), Mode.FIT, 0
         needs: list[FlavorResource] = []
         blocks: list[Block] = []
-        wants = zip(option.keys, self.choice.wants, strict=True)
-        asked = [(key, self.assumed.get(key, 0) + want.amount(self.counts)) for key, want in wants]
-        too_much = [each for each in asked if self.judge.exceeds(*each)]
-        beyond = tuple(Block(Code.EXCEEDS_MAX_QUOTA, *each) for each in too_much)
-        if beyond:
+        asked: list[tuple[FlavorResource, int]] = []
+        for key, want in zip(option.keys, self.choice.wants, strict=True):
+            amount = self.assumed.get(key, 0) + want.amount(self.counts)
+            asked.append((key, amount))
+            if self.judge.exceeds(key, amount):
+                blocks.append(Block(Code.EXCEEDS_MAX_QUOTA, key, amount))
+        if blocks:
             # Whatever the other resources lack, no change of usage could help.
-            return _Scanned(blocks=beyond)
+            return _Scanned(blocks=tuple(blocks))
         for key, amount in asked:
-            verdict = self.judge.verdict(key, amount)
-            if verdict.mode is not Mode.FIT:
+            mode, level, code = self.judge.verdict(key, amount)
+            if mode is not Mode.FIT:
                 needs.append(key)
-                blocks.append(Block(verdict.code or Code.WAITING_FOR_QUOTA, key, amount))
-            if verdict.mode is Mode.NO_FIT:
+                blocks.append(Block(code or Code.WAITING_FOR_QUOTA, key, amount))
+            if mode is Mode.NO_FIT:
                 return _Scanned(blocks=tuple(blocks))
-            worst, top = min(worst, verdict.mode), max(top, verdict.level)
-            if _preferred(standing, (verdict.mode, verdict.level), self.fungibility):
-                standing = (verdict.mode, verdict.level)
+            worst, top = min(worst, mode), max(top, level)
+            found = (mode, level)
+            if found != standing and _preferred(standing, found, self.fungibility):
+                standing = found
         return _Scanned(option, worst, standing, top, tuple(needs), tuple(blocks))
 
 

@@ -196,6 +196,8 @@ class Gang:
         counts = {pod_set.name: pod_set.floor for pod_set in self.pod_sets}
         floors = sum(counts.values())
         spare = floors - max(floors if self.quorum is None else self.quorum, 1)
+        if not spare:
+            return counts
         for pod_set in self.pod_sets if spare < 0 else ():
             given = min(-spare, pod_set.count - counts[pod_set.name])
             counts[pod_set.name] += given

@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
+_ITEM, _STAYS = 2, 3
+
 
 class KeyedHeap(Generic[T]):
     """Items by place, the smallest first. Entries of places that an item no longer has are dropped when met."""
@@ -23,7 +25,7 @@ class KeyedHeap(Generic[T]):
         """Give ``item`` this place and no other; of equal places the earlier push goes first."""
         before = self._current.get(item)
         if before is not None:
-            before[3] = False
+            before[_STAYS] = False
         self._pushed += 1
         entry = self._current[item] = [place, self._pushed, item, True]
         heappush(self._entries, entry)
@@ -37,15 +39,15 @@ class KeyedHeap(Generic[T]):
         """Take ``item`` out, if it is here."""
         entry = self._current.pop(item, None)
         if entry is not None:
-            entry[3] = False
+            entry[_STAYS] = False
 
     def first(self) -> T | None:
         """Return the first item, which stays."""
         entries = self._entries
         while entries:
-            _, _, item, stays = entries[0]
-            if stays:
-                first: T = item
+            entry = entries[0]
+            if entry[_STAYS]:
+                first: T = entry[_ITEM]
                 return first
             heappop(entries)
         return None

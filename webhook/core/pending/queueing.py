@@ -125,8 +125,7 @@ class EquivalenceClass:
     @property
     def order_key(self) -> OrderKey:
         """Place of its head in the queue."""
-        head = self.head
-        return (self.rank, -self.sample.priority, head.created_seconds, head.uid)
+        return (self.rank, -self.sample.priority, *self.order[0])
 
 
 @dataclass(slots=True, eq=False)

@@ -352,7 +352,9 @@ def charge(
     state: State, queue: PendingQueue, gang: Gang, planned: Reservation, amounts: Mapping[FlavorResource, int]
 ) -> Reservation:
     """Let ``gang``, which no longer waits, hold what was ``planned`` for it at ``amounts``; return its reservation."""
-    reservation = replace(planned, preemptible=state.policy.may_be_preempted(gang, queue.name))
+    preemptible, reservation = state.policy.may_be_preempted(gang, queue.name), planned
+    if reservation.preemptible is not preemptible:
+        reservation = replace(planned, preemptible=preemptible)
     state.allocations.put(Allocation(reservation, amounts, gang))
     state.stopped_for_share.pop(gang.uid, None)
     state.pending.admitted_beside(queue, gang.priority)

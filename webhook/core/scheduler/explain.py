@@ -124,7 +124,7 @@ def _of_blocks(blocks: tuple[Block, ...], vertex: Vertex, request: Request, coun
         way = nearest_way(request, counts, vertex.potential, lambda _: maxsize, block.key)
         most = max(block.asked, way.pop(block.key, 0))
         others = (Block(block.code, key, asked) for key, asked in way.items() if asked > vertex.potential(key))
-        return _exceeds(vertex, replace(block, asked=most), tuple(others))
+        return _exceeds(vertex, block._replace(asked=most), tuple(others))
     return None
 
 
