@@ -4,7 +4,6 @@ from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import TypeVar
 
 from webhook.core.nodes.columns import Asks
@@ -62,29 +61,28 @@ class Ranking:
         and what keeps the pods away. In whole columns, as there may be ten thousand.
         """
         each, scarce = self._each, next(column for name, _, column in asked if name == self.scarce)
-        keep = [why is None and left >= each for why, left in zip(verdict, scarce, strict=True)]
-        lefts, of = list(compress(scarce, keep)), list(compress(names, keep))
-        most = max(lefts, default=0) // each
+        most = max(scarce, default=0) // each
         # Mostly there is enough of all others for as many, and what is left of the scarce one says it all.
         others = [(amount, column) for name, amount, column in asked if name != self.scarce]
-        short = [(a, list(compress(column, keep))) for a, column in others if min(column, default=0) < a * most]
+        short = [(amount, column) for amount, column in others if min(column, default=0) < amount * most]
         if not short:
-            for left, nodes in _alike(of, lefts).items():
+            for left, nodes in _alike(names, scarce, verdict).items():
                 self._read_some(divmod(left, each), nodes)
             return
-        counts = [left // each for left in lefts]
+        counts = [left // each for left in scarce]
         for amount, free in short:
             counts = [
                 count if amount * count <= left else left // amount for count, left in zip(counts, free, strict=True)
             ]
-        for (count, left), nodes in _alike(of, zip(counts, lefts, strict=True)).items():
+        for (count, left), nodes in _alike(names, zip(counts, scarce, strict=True), verdict).items():
             self._read_some((count, left - count * each), nodes)
 
     def _read_some(self, room: Room, nodes: list[str]) -> None:
         """Take note of nodes that have the same room, and are new."""
         if room[0] > 0:
-            self.by_room[room] = sorted(nodes)
-            self.rooms.update(dict.fromkeys(nodes, room))
+            rooms, self.by_room[room] = self.rooms, sorted(nodes)
+            for node in nodes:
+                rooms[node] = room
             self.total += room[0] * len(nodes)
 
     def set(self, node: str, room: Room) -> None:
@@ -110,9 +108,10 @@ class Ranking:
 _Key = TypeVar("_Key")
 
 
-def _alike(nodes: Iterable[str], keys: Iterable[_Key]) -> Mapping[_Key, list[str]]:
-    """Return the nodes by their ``keys``."""
+def _alike(nodes: Iterable[str], keys: Iterable[_Key], verdict: Iterable[str | None]) -> Mapping[_Key, list[str]]:
+    """Return the nodes that the pods may use by their ``keys``."""
     found = defaultdict[_Key, list[str]](list)
-    for node, key in zip(nodes, keys, strict=True):
-        found[key].append(node)
+    for node, key, why in zip(nodes, keys, verdict, strict=True):
+        if why is None:
+            found[key].append(node)
     return found
