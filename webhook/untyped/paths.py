@@ -42,8 +42,11 @@ def find(node: Any, path: Path) -> Any:
 
 def find_mapping(node: Any, path: Path) -> Mapping[str, Any]:
     """Return the map at ``path``, or an empty one where it is missing or something else."""
-    found = find(node, path)
-    return found if isinstance(found, dict) else {}
+    for key in path:
+        if not isinstance(node, dict):
+            return {}
+        node = node.get(key)
+    return node if isinstance(node, dict) else {}
 
 
 def find_each(node: Any, path: Path) -> Iterator[Any]:

@@ -5,7 +5,6 @@ far more than any real gang needs, at creation and once more before a gang is ad
 """
 
 from dataclasses import replace
-from json.encoder import encode_basestring_ascii
 from typing import Final
 
 from webhook.core.ledger import text
@@ -23,6 +22,8 @@ _SAFE_BYTES: Final = 200
 """What one pod set takes at most beside names."""
 _SAFE_RESOURCE_BYTES: Final = 64
 """What one resource takes at most beside its name, twice."""
+_SAFE_LETTER_BYTES: Final = 12
+"""What a letter takes at most as it is written: one beyond ASCII. Templates of some kinds may name resources by any."""
 
 
 def too_large(gang: Gang) -> str | None:
@@ -45,17 +46,14 @@ def too_large(gang: Gang) -> str | None:
 
 
 def _entry_bytes(gang: Gang) -> int:
-    """Return the size of the entry without flavors. Bounded from above where that is enough: it runs in each review.
-
-    Names are counted as they are written: a letter beyond ASCII takes up to 12 bytes, and templates of some kinds may
-    name resources by any.
-    """
-    written = encode_basestring_ascii
-    safe = sum(len(written(name)) for name in (gang.uid, gang.kind, gang.key, gang.queue or "")) + _SAFE_BYTES
+    """Return the size of the entry without flavors. Bounded from above where that is enough: it runs in each review."""
+    letters, safe = len(gang.uid) + len(gang.kind) + len(gang.key) + len(gang.queue or ""), _SAFE_BYTES
     for each in gang.pod_sets:
-        asked = {**each.price.requests, **each.price.limits}
-        safe += _SAFE_BYTES + sum(2 * len(written(name)) + _SAFE_RESOURCE_BYTES for name in asked)
-        safe += sum(len(written(name)) for name in (each.name, each.price.priority_class, each.job))
+        price = each.price
+        asked = [*price.requests, *([] if price.limits is price.requests else price.limits)]
+        letters += len(each.name) + len(price.priority_class) + len(each.job) + 2 * sum(map(len, asked))
+        safe += _SAFE_BYTES + len(asked) * _SAFE_RESOURCE_BYTES
+    safe += letters * _SAFE_LETTER_BYTES
     return safe if safe <= ENTRY_BYTES_MAX else entry_bytes(reserve(gang, gang.queue, gang.counts, {}, 1, 0.0))
 
 

@@ -9,6 +9,7 @@ from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
 from webhook.untyped import paths
 from webhook.untyped.paths import Path
+from webhook.untyped.values import mapping
 
 JsonPath = tuple[str | int, ...]
 """Map keys and list indexes from the root of an object."""
@@ -85,7 +86,7 @@ class PodSetSite:
     @property
     def labels(self) -> Mapping[str, Any]:
         """Labels at the place where patches write them."""
-        return paths.find_mapping(self.metadata, ("labels",))
+        return _EMPTY if self.metadata is None else mapping(self.metadata.get("labels"))
 
     @property
     def pod_labels(self) -> Mapping[str, Any]:

@@ -44,7 +44,8 @@ def queue_label(obj: Mapping[str, Any], kind: JobKind | None = None) -> str | No
 
 def owner_of(obj: Mapping[str, Any]) -> Owner | None:
     """Return the controller ownerReference of ``obj``."""
-    for reference in mappings(paths.find(obj, ("metadata", "ownerReferences"))):
+    references = paths.find(obj, ("metadata", "ownerReferences"))
+    for reference in mappings(references) if references else ():
         if reference.get("controller") is True:
             group, slash, _ = str(reference.get("apiVersion", "")).partition("/")
             key = f"{reference.get('kind', '')}.{group if slash else ''}"

@@ -99,12 +99,13 @@ _OWN: Final = {"labels": OWN_LABELS.__contains__, "annotations": OWN_ANNOTATIONS
 _KNOWN: Final = frozenset(row.key for row in OURS)
 
 
+_OURS: Final = f"{names.DOMAIN}/"
 _SIMULATED: Final = f"{names.DOMAIN}/simulated-"
 """Beginning of what simulated nodes read on pods."""
 
 
 def _is_unknown(key: str) -> bool:
-    return key.startswith(f"{names.DOMAIN}/") and key not in _KNOWN and not key.startswith(_SIMULATED)
+    return key.startswith(_OURS) and key not in _KNOWN and not key.startswith(_SIMULATED)
 
 
 class Mark(NamedTuple):
@@ -129,13 +130,11 @@ def unknown_names(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
 
     It is asked of every new job: pod templates are not searched for it.
     """
-    found = {form: paths.find_mapping(obj, ("metadata", form)) for form in ("labels", "annotations")}
-    return tuple(
-        Mark(form.removesuffix("s"), key, f"metadata.{form}")
-        for form, keys in found.items()
-        for key in sorted(keys)
-        if _is_unknown(key)
-    )
+    found: list[Mark] = []
+    for form in ("labels", "annotations"):
+        unknown = sorted(filter(_is_unknown, paths.find_mapping(obj, ("metadata", form))))
+        found += [Mark(form.removesuffix("s"), key, f"metadata.{form}") for key in unknown]
+    return tuple(found)
 
 
 def _named(obj: object, wanted: Mapping[str, Callable[[str], object]]) -> Iterator[tuple[Mark, object]]:

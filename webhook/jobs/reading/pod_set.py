@@ -56,14 +56,16 @@ def pod_set_of(
         tolerations=_tolerations(scheduling.get("tolerations")),
         near=_near(site, admitted),
         host_ports=host_ports(site.spec, site.opened_port),
-        together=str(paths.find(site.metadata or {}, ("annotations", names.POD_SET_GROUP)) or ""),
+        together=str(paths.find(site.metadata, ("annotations", names.POD_SET_GROUP)) or ""),
     )
     return pod_set if undo is None else _undone(pod_set, undo)
 
 
 def _near(site: PodSetSite, admitted: bool) -> Nearness | None:
     """Return the domain that a pod set has to be in, or had best be in, and its slices. Raises Unreadable."""
-    annotations = paths.find_mapping(site.metadata or {}, ("annotations",))
+    annotations = paths.find_mapping(site.metadata, ("annotations",))
+    if not annotations:
+        return None
     asked = [name for name in _TOPOLOGIES if annotations.get(name) not in (None, "")]
     if len(asked) > 1:
         why = f"cannot be combined with any of {', '.join(_TOPOLOGIES)}"

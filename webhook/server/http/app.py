@@ -56,7 +56,7 @@ class _Front:
     """Reads one review off the wire and hands it to the handler."""
 
     def __init__(self, handler: ReviewHandler, close_after: CloseAfter, stranger: Stranger) -> None:
-        self._gate = handler
+        self._handler = handler
         self._stranger = stranger
         self._close_after = close_after
         self._reading_bytes = 0
@@ -103,16 +103,16 @@ class _Front:
             budget -= loop.time() - started
         if not body:
             return 400, b"empty body"
-        hop, forwarder = request.headers.get(HOP_HEADER), self._gate.forwarder
+        hop, forwarder = request.headers.get(HOP_HEADER), self._handler.forwarder
         if hop is not None and (forwarder is None or not forwarder.takes(hop, path, body)):
             return 403, b"only another replica passes reviews on"
-        return await self._gate.review(path, body, budget, hopped=hop is not None)
+        return await self._handler.review(path, body, budget, hopped=hop is not None)
 
     def _budget(self, query: str) -> float:
         """Return the seconds a raw query grants. The API server sends one of a few; they are parsed once."""
         budget = self._budgets.get(query)
         if budget is None:
-            budget = parse_timeout(query, self._gate.settings)
+            budget = parse_timeout(query, self._handler.settings)
             if len(self._budgets) < BUDGETS_MAX and len(query) < QUERY_CHARS_MAX:
                 self._budgets[query] = budget
         return budget
