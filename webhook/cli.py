@@ -100,7 +100,7 @@ def explain(
 Jobs = Annotated[
     list[str],
     typer.Argument(
-        help="KIND/NAME, one or more, for example job/train; with --selector one or more KIND.",
+        help="KIND/NAME, one or more, for example job/train; or KIND NAME...; with --selector one or more KIND.",
         autocompletion=completion_names.jobs,
     ),
 ]

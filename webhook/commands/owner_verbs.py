@@ -53,7 +53,7 @@ async def each(
     space, failed = namespace or default_namespace(kubeconfig), list[TuttiError]()
     async with terminal.cluster(kubeconfig) as api:
         kinds = await every_kind(api)
-        chosen = jobs if selector is None else await selected(api, jobs, selector, space, kinds)
+        chosen = _with_kinds(jobs) if selector is None else await selected(api, jobs, selector, space, kinds)
         for job in chosen:
             _kind_and_name(job, kinds)
         for job in chosen:
@@ -67,6 +67,13 @@ async def each(
         sys.stderr.write(f"tutti: {other}\n")
     if failed:
         raise failed[0]
+
+
+def _with_kinds(words: Sequence[str]) -> list[str]:
+    """Return KIND/NAME for each job; a first word without a name is the kind of all that follow, as in kubectl."""
+    if len(words) < 2 or any("/" in word for word in words):
+        return list(words)
+    return [f"{words[0]}/{name}" for name in words[1:]]
 
 
 async def every_kind(api: Api) -> Kinds:

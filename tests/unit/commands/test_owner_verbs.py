@@ -134,6 +134,18 @@ async def test_a_job_that_has_gone_keeps_no_other_from_being_cancelled(
         assert "no Job 'never'" in said.err
 
 
+async def test_jobs_may_be_named_after_their_kind_as_kubectl_takes_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with cluster() as api:
+        reached(monkeypatch, api)
+        await create(api, waiting_job("one"))
+        await create(api, waiting_job("two"))
+        await each(cancel, ["job", "one", "two"], None, "team-a", None)
+        told = re.findall(r"^job/\w+: is deleted", capsys.readouterr().out, re.MULTILINE)
+        assert told == ["job/one: is deleted", "job/two: is deleted"]
+
+
 async def test_a_word_that_names_no_job_keeps_the_verb_from_all(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
