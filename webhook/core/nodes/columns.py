@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from webhook.core.nodes.domains import keep_last
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.names import NODE_NAME
 from webhook.core.notation.quantity import MILLI
 
 VERDICTS_MAX: Final = 64
@@ -46,7 +47,8 @@ class _Looks:
         self, nodes: Mapping[str, NodeRecord], names: Iterable[str], states: list[int], labels: list[Labels]
     ) -> None:
         """Take note of all nodes, by row."""
-        values = [[each.get(key) for each in labels] for key in self.keys]
+        names = list(names)
+        values = [names if key == NODE_NAME else [each.get(key) for each in labels] for key in self.keys]
         borne = [[level in each for each in labels] for level in self.levels]
         looks = list(zip(states, *values, *borne, strict=True))
         one_of = dict(zip(looks, names, strict=True))
@@ -57,7 +59,7 @@ class _Looks:
     def number(self, node: NodeRecord, state: int) -> int:
         """Return the number of what one node looks like."""
         labels = node.labels
-        look = (state, *[labels.get(key) for key in self.keys], *[level in labels for level in self.levels])
+        look = (state, *map(node.value, self.keys), *[level in labels for level in self.levels])
         number = self._numbers.setdefault(look, len(self.samples))
         if number == len(self.samples):
             self.samples.append(node)

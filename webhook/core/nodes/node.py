@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.model.policy import Taint
 from webhook.core.notation.amounts import Amounts
+from webhook.core.notation.names import NODE_NAME
 
 PODS = "pods"
 """The resource of which each pod takes one."""
@@ -29,6 +30,10 @@ class NodeRecord:
     def capacity(self) -> Amounts:
         """What it has to give, pods included."""
         return self.allocatable if PODS in self.allocatable else {**self.allocatable, PODS: UNBOUNDED}
+
+    def value(self, key: str) -> str | None:
+        """Return the value of a label, or the node's own name, which affinity may ask for like one."""
+        return self.name if key == NODE_NAME else self.labels.get(key)
 
     @property
     def usable(self) -> bool:

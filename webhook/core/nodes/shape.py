@@ -11,6 +11,7 @@ from typing import Final
 from webhook.core.model.gang import PodSet, Requirement, Toleration
 from webhook.core.model.policy import Flavor, Taint, requirement_holds, tolerates
 from webhook.core.nodes.node import PODS, UNBOUNDED, NodeRecord
+from webhook.core.notation.names import NODE_NAME
 from webhook.core.notation.quantity import MILLI
 
 CORDON = Taint("node.kubernetes.io/unschedulable")
@@ -74,7 +75,7 @@ class Shape:
         for key, value in self.selector:
             if node.labels.get(key) != value:
                 return intern(f"{WITHOUT_LABEL} {key}={value}")
-        if self.affinity and not any(all(requirement_holds(r, node.labels) for r in term) for term in self.affinity):
+        if self.affinity and not any(all(_holds(r, node) for r in term) for term in self.affinity):
             return OUTSIDE_AFFINITY
         return next((f"{WITHOUT_LABEL} {level}" for level in self.levels if level not in node.labels), None)
 
@@ -113,6 +114,11 @@ def shape_of(pod_set: PodSet, flavors: Mapping[str, Flavor] | None = None) -> Sh
         tuple(levels),
         pod_set.host_ports,
     )
+
+
+def _holds(requirement: Requirement, node: NodeRecord) -> bool:
+    labels = {NODE_NAME: node.name} if requirement.key == NODE_NAME else node.labels
+    return requirement_holds(requirement, labels)
 
 
 def _keeps_out(taint: Taint) -> bool:

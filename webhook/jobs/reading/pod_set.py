@@ -28,6 +28,7 @@ _NONE_ADDED: Final = frozenset[str]()
 """One for all: Python makes a new one each time."""
 PLACING_MAX: Final = 1_000
 """Tolerations of one pod set, and parts of its node affinity: each is compared with nodes and flavors."""
+_TERM_FIELDS: Final = ("matchExpressions", "matchFields")
 _AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
@@ -185,7 +186,7 @@ def _node_affinity(affinity: object) -> tuple[tuple[Requirement, ...], ...]:
     if not isinstance(terms, list):
         return ()
     # Each term counts, and each requirement and value in it.
-    described = [each for term in mappings(terms) for each in items(term.get("matchExpressions"))]
+    described = [each for term in mappings(terms) for field in _TERM_FIELDS for each in items(term.get(field))]
     values = sum(len(items(each.get("values"))) for each in mappings(described))
     where = paths.render(("spec", "affinity", *_AFFINITY_TERMS))
     _refuse_too_many(where, len(terms) + len(described) + values, "terms, requirements and values")
@@ -198,7 +199,11 @@ def _refuse_too_many(where: str, number: int, what: str) -> None:
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    return tuple(
-        Requirement(str(item.get("key")), str(item.get("operator")), tuple(map(str, items(item.get("values")))))
-        for item in mappings(term.get("matchExpressions"))
-    )
+    of_labels = (_requirement(item, str(item.get("key"))) for item in mappings(term.get("matchExpressions")))
+    # The API server takes no other field of a node than its name.
+    of_name = (_requirement(item, names.NODE_NAME) for item in mappings(term.get("matchFields")))
+    return (*of_labels, *of_name)
+
+
+def _requirement(item: Mapping[str, Any], key: str) -> Requirement:
+    return Requirement(key, str(item.get("operator")), tuple(map(str, items(item.get("values")))))

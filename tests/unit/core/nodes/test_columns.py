@@ -9,6 +9,7 @@ from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.ranking import Ranking
 from webhook.core.nodes.shape import Shape
+from webhook.core.notation.names import NODE_NAME
 
 VALUES = st.sampled_from(["", "a", "b"])
 RECORDS = st.builds(
@@ -40,6 +41,7 @@ SHAPES = (
     Shape((("cpu", 1000),)),
     Shape((("cpu", 2000), ("pods", 1000)), (("pool", "a"),)),
     Shape((("cpu", 1000),), affinity=((Requirement("pool", "NotIn", ("a",)),), (Requirement("rack", "Exists"),))),
+    Shape((("cpu", 1000),), affinity=((Requirement(NODE_NAME, "In", ("n1",)),), (Requirement("rack", "Exists"),))),
     Shape((("cpu", 1000), ("pods", 1000)), tolerations=(Toleration("", "Exists"),), levels=("rack",)),
     Shape((("cpu", 1000), ("example.com/none", 1000))),
     Shape((("pods", 1000),), ports=("TCP/1",)),
