@@ -93,7 +93,7 @@ def drawn(rng: Random, name: str) -> World:
     for number in range(rng.randint(2, 4)):
         gpus = rng.choice((2, 4, 8, 8))
         each = nodes.node(f"{name}-{number}", gpus)
-        each["metadata"]["labels"] |= {"world": name, "pool": rng.choice("ab")}
+        each["metadata"]["labels"] |= {"world": name, "pool": rng.choice("ab"), "gpus": str(gpus)}
         each["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
         each["spec"] = {"taints": [taint(name), *([SLOW] if rng.random() < 0.2 else [])]}
         each["spec"]["unschedulable"] = rng.random() < 0.15
@@ -109,8 +109,9 @@ def drawn(rng: Random, name: str) -> World:
                 template["spec"]["containers"][0]["ports"] = [{"containerPort": PORT, "hostPort": PORT}]
             others.append(pod(f"{name}-other-{number}", template))
     if rng.random() < 0.6:
-        return World(name, made, others, daemons, {"main": (pods_drawn(rng, "main"), rng.randint(1, 5))})
-    sets = {"Master": (pods_drawn(rng, "pytorch"), 1), "Worker": (pods_drawn(rng, "pytorch"), rng.randint(1, 3))}
+        return World(name, made, others, daemons, {"main": (pods_drawn(rng, name, "main"), rng.randint(1, 5))})
+    roles = {"Master": 1, "Worker": rng.randint(1, 3)}
+    sets = {role: (pods_drawn(rng, name, "pytorch"), pods) for role, pods in roles.items()}
     return World(name, made, others, daemons, sets)
 
 
@@ -129,12 +130,12 @@ def daemon_set_drawn(rng: Random, name: str) -> Manifest:
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec}
 
 
-def pods_drawn(rng: Random, container: str) -> Manifest:
+def pods_drawn(rng: Random, name: str, container: str) -> Manifest:
     template = pod_template(rng.choice((0, 1, 1, 2, 2, 4)), container=container, cpu=rng.choice(("100m", "1", "3")))
     if rng.random() < 0.25:
         template["spec"]["nodeSelector"] = {"pool": rng.choice("ab")}
-    if rng.random() < 0.25:
-        terms = [{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": [rng.choice("ab")]}]}]
+    if rng.random() < 0.4:
+        terms = [term_drawn(rng, name) for _ in range(rng.randint(1, 2))]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         template["spec"]["affinity"] = {"nodeAffinity": required}
     if rng.random() < 0.4:
@@ -145,6 +146,16 @@ def pods_drawn(rng: Random, container: str) -> Manifest:
     if rng.random() < 0.15:
         template["spec"]["containers"][0]["ports"] = [{"containerPort": PORT} | ({} if on_node else {"hostPort": PORT})]
     return template
+
+
+def term_drawn(rng: Random, name: str) -> Manifest:
+    """Return a term of node affinity: by labels, by a number, by a node's name, or by more than one of these."""
+    pool = {"key": "pool", "operator": "NotIn", "values": [rng.choice("ab")]}
+    size = {"key": "gpus", "operator": rng.choice(("Gt", "Lt")), "values": [rng.choice("37")]}
+    nodes_named = [f"{name}-{rng.randint(0, 3)}"]
+    named = {"matchFields": [{"key": "metadata.name", "operator": rng.choice(("In", "NotIn")), "values": nodes_named}]}
+    labelled = {"matchExpressions": rng.choice(([pool], [size], [pool, size]))}
+    return rng.choice((labelled, named, labelled | named))
 
 
 @pytest.fixture
