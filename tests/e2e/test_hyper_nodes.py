@@ -1,16 +1,12 @@
 """Volcano's HyperNodes keep jobs together: kube-scheduler is told their nodes, whoever waits is told why."""
 
-import json
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from tests.e2e.conftest import AnyCluster
-from tests.e2e.controlplane.install import ROOT
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import pod, pod_template
@@ -21,29 +17,12 @@ from webhook.core.notation import names
 
 pytestmark = pytest.mark.usefixtures("tutti")
 NODES: Final = 4
-DEFINITIONS: Final = Path(ROOT) / "manifests" / "crds" / "optional" / "volcano.yaml"
-TOPOLOGY: Final = {
-    "type": "object",
-    "properties": {
-        "mode": {"type": "string"},
-        "highestTierAllowed": {"type": "integer"},
-        "highestTierName": {"type": "string"},
-    },
-}
-"""What later releases of Volcano add to the ``spec`` of a Job and of a PodGroup."""
 
 
 @pytest.fixture
 def halves(cluster: AnyCluster, admin: Kubectl) -> Iterator[list[str]]:
     """Two HyperNodes of two nodes each, one by names and one by a pattern, and one above both; return the nodes."""
     cluster.install_kinds("volcano")
-    for definition in yaml.safe_load_all(DEFINITIONS.read_text()):
-        if definition["spec"]["group"] == "topology.volcano.sh":
-            admin.apply(definition)
-    place = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/networkTopology"
-    for kind in ("jobs.batch.volcano.sh", "podgroups.scheduling.volcano.sh"):
-        patch = json.dumps([{"op": "add", "path": place, "value": TOPOLOGY}])
-        admin("patch", "crd", kind, "--type=json", "-p", patch)
     admin("create", "rolebinding", "volcano", "--clusterrole=edit", f"--user={VOLCANO}")
     made, space = own_nodes(admin, NODES), admin.namespace
     left = [{"type": "Node", "selector": {"exactMatch": {"name": each}}} for each in made[:2]]

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ PROGRAMS: Final = {
         Program("cert-manager-controller", "cert-manager", "github.com/cert-manager/cert-manager/cmd/controller"),
         Program("cert-manager-cainjector", "cert-manager", "github.com/cert-manager/cert-manager/cmd/cainjector"),
         Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),
+        Program("controller-gen", "volcano", "sigs.k8s.io/controller-tools/cmd/controller-gen"),
     )
 }
 
@@ -82,6 +84,19 @@ def find(name: str, report: Report = say) -> Path:
     if not built.exists():
         _build(program, built, report)
     return built
+
+
+def made_once(project: str, name: str, make: Callable[[Path], None], report: Report = say) -> Path:
+    """Return a folder of what ``make`` writes into one by a project's pins; it is made where the cache has none."""
+    target = _folder(project) / name
+    with _locked(target.parent, report):
+        if not target.exists():
+            with tempfile.TemporaryDirectory(dir=target.parent) as partial:
+                made = Path(partial) / name
+                made.mkdir()
+                make(made)
+                made.rename(target)
+    return target
 
 
 def find_all(names: tuple[str, ...], report: Report = say) -> dict[str, Path]:

@@ -1,9 +1,11 @@
 """Job kinds of more projects: their real definitions, for tests that need no controller.
 
-They come from pinned Go modules; only the modules' own files are fetched, never what they depend on.
+They come from pinned Go modules; only the modules' own files are fetched, never what they depend on. Where the release
+that is wanted has no such files, they are made of its types by the generator that its project uses.
 """
 
 import json
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.e2e.controlplane import modules
-from tests.e2e.controlplane.binaries import BuildError, go
+from tests.e2e.controlplane.binaries import PINS, BuildError, find, go, made_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,16 @@ class Definitions:
     files: str
 
 
-PROJECTS: Final = {
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The types of which a project's CustomResourceDefinitions are made, and the files of those that are wanted."""
+
+    packages: tuple[str, ...]
+    """Of a folder of ``binaries`` that has the project's name, and pins them and the generator."""
+    files: str
+
+
+PROJECTS: Final[dict[str, Definitions | Types]] = {
     "ray": Definitions(
         "github.com/ray-project/kuberay/ray-operator",
         "v1.4.2",
@@ -61,11 +72,13 @@ PROJECTS: Final = {
         "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=",
         "config/crd/volcano/bases/*.volcano.sh_queues.yaml",  # kubectl finds two kinds called "queues" then
     ),
-    "volcano": Definitions(
-        "volcano.sh/volcano",
-        "v1.10.0",
-        "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=",
-        "config/crd/volcano/bases/*.volcano.sh_[jp]o*.yaml",  # jobs and podgroups
+    "volcano": Types(
+        (
+            "volcano.sh/apis/pkg/apis/batch/v1alpha1",
+            "volcano.sh/apis/pkg/apis/scheduling/v1beta1",
+            "volcano.sh/apis/pkg/apis/topology/v1alpha1",
+        ),
+        "*.volcano.sh_[hjp]*.yaml",  # hypernodes, jobs and podgroups
     ),
     "scheduler-plugins": Definitions(
         "sigs.k8s.io/scheduler-plugins",
@@ -76,10 +89,15 @@ PROJECTS: Final = {
 }
 
 
+GENERATED: Final = "crd:maxDescLen=0,generateEmbeddedObjectMeta=true"
+"""Without descriptions: with them a kind that has pods in it is larger than etcd takes."""
+
+
 def definitions(project: str) -> Iterator[str]:
     """Give the project's CustomResourceDefinitions as YAML; raises BuildError when they cannot be had."""
     found = PROJECTS[project]
-    for path in sorted(_folder(found).glob(found.files)):
+    folder = _folder(found) if isinstance(found, Definitions) else _generated(project, found.packages)
+    for path in sorted(folder.glob(found.files)):
         for kind, document in modules.documents(path.read_text()):
             if kind == "CustomResourceDefinition":
                 yield document
@@ -97,3 +115,17 @@ def _folder(pin: Definitions) -> Path:
     if told["Sum"] != pin.checksum:
         raise BuildError(f"{pin.module}@{pin.version} has hash {told['Sum']}, pinned is {pin.checksum}")
     return Path(told["Dir"])
+
+
+@cache
+def _generated(project: str, packages: tuple[str, ...]) -> Path:
+    """Return a folder of the definitions of all kinds in some packages, made as Volcano makes its own."""
+    command = [find("controller-gen"), GENERATED, *(f"paths={package}" for package in packages)]
+
+    def make(folder: Path) -> None:
+        to_folder = [*command, f"output:crd:dir={folder}"]
+        done = subprocess.run(to_folder, cwd=PINS / project, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BuildError(f"{project}'s definitions cannot be made of its types:\n{done.stderr.strip()}")
+
+    return made_once(project, "definitions", make)
