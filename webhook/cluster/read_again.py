@@ -33,7 +33,7 @@ def changed_kinds(old: ReadContext, new: ReadContext, jobs: Iterable[JobRecord])
     classes |= _changed(old.workload_priority_classes, new.workload_priority_classes)
     anybody = (
         old.default_priority_class != new.default_priority_class
-        or old.runtime_overheads != new.runtime_overheads
+        or old.runtime_classes != new.runtime_classes
         or names.DEFAULT_PRIORITY_CLASS in classes
         # Nobody can have been told the value of a class that was not there.
         or not all(classes.values())

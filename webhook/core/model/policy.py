@@ -4,13 +4,17 @@ The words and the arithmetic are Kueue's (nominal, borrowing limit, lending limi
 An absent limit is ``None`` (unlimited), never a large number; an absent nominal quota is 0.
 """
 
+import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from webhook.core.model.gang import Gang, Requirement, Toleration
 from webhook.core.notation.problem import Problem
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
+_WHOLE_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +133,17 @@ def requirement_holds(requirement: Requirement, labels: Mapping[str, str]) -> bo
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" if value is not None and len(requirement.values) == 1:
-            try:
-                left, right = int(value), int(requirement.values[0])
-            except ValueError:
+            left, right = _whole(value), _whole(requirement.values[0])
+            if left is None or right is None:
                 return False
             return left > right if requirement.operator == "Gt" else left < right
     return False
+
+
+def _whole(text: str) -> int | None:
+    """Return the whole number that Go reads in a text; Python reads more, such as ``1_000``."""
+    number = int(text) if _WHOLE.fullmatch(text) else _WHOLE_MAX + 1
+    return number if -_WHOLE_MAX - 1 <= number <= _WHOLE_MAX else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What reading a job needs from the rest of the cluster: classes, LimitRanges, runtime overheads."""
+"""What reading a job needs from the rest of the cluster: classes and LimitRanges."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +28,16 @@ class NetworkTier:
 
 
 @dataclass(frozen=True, slots=True)
+class RuntimeClass:
+    """What the API server adds to a pod that names this class, as the class says it."""
+
+    overhead: Mapping[str, Any]
+    """``overhead.podFixed``."""
+    scheduling: Mapping[str, Any]
+    """A node selector and tolerations."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadContext:
     """Cluster facts at one moment. Immutable: a change is a new context, and records read before it are read again."""
 
@@ -39,8 +49,8 @@ class ReadContext:
     """Kueue's WorkloadPriorityClass name to value."""
     limit_ranges: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """Namespace to its LimitRanges: their names and what they say."""
-    runtime_overheads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """RuntimeClass name to its ``overhead.podFixed``."""
+    runtime_classes: Mapping[str, RuntimeClass] = field(default_factory=dict)
+    """By name, those that add anything."""
     training_runtimes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """(namespace, name) to the TrainingRuntime object a TrainJob may refer to; cluster-wide ones under ("", name)."""
     injections: tuple[Injection, ...] = ()
@@ -55,6 +65,7 @@ class ReadContext:
         return self.priority_classes.get(self.default_priority_class, 0)
 
 
+_ADDS_NOTHING: Final = RuntimeClass({}, {})
 NO_CONTEXT: Final = ReadContext()
 """Nothing known of the cluster: enough to find pod sets and templates, not to price or rank them."""
 
@@ -80,15 +91,19 @@ def context_from(
         default_priority_class="" if default is None else default["metadata"]["name"],
         workload_priority_classes=workload_priority_classes or {},
         limit_ranges=ranges,
-        runtime_overheads={
-            item["metadata"]["name"]: overhead
+        runtime_classes={
+            item["metadata"]["name"]: found
             for item in runtime_classes
-            if (overhead := (item.get("overhead") or {}).get("podFixed"))
+            if (found := _runtime_class(item)) != _ADDS_NOTHING
         },
         training_runtimes={
             (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in training_runtimes
         },
     )
+
+
+def _runtime_class(item: Mapping[str, Any]) -> RuntimeClass:
+    return RuntimeClass((item.get("overhead") or {}).get("podFixed") or {}, item.get("scheduling") or {})
 
 
 def with_injections(

@@ -29,6 +29,8 @@ _NONE_ADDED: Final = frozenset[str]()
 PLACING_MAX: Final = 1_000
 """Tolerations of one pod set, and parts of its node affinity: each is compared with nodes and flavors."""
 _TERM_FIELDS: Final = ("matchExpressions", "matchFields")
+_NEVER: Final = Requirement("", "In", ())
+"""What a term says that lists nothing: no node is meant."""
 _AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
@@ -59,7 +61,17 @@ def pod_set_of(
         host_ports=host_ports(site.spec, site.opened_port),
         together=str(paths.find(site.metadata, ("annotations", names.POD_SET_GROUP)) or ""),
     )
-    return pod_set if undo is None else _undone(pod_set, undo)
+    return _with_runtime_class(pod_set if undo is None else _undone(pod_set, undo), site, context)
+
+
+def _with_runtime_class(pod_set: PodSet, site: PodSetSite, context: ReadContext) -> PodSet:
+    """Return the pod set with what the API server adds to pods of its RuntimeClass: where they may run."""
+    runtime = context.runtime_classes.get(named(site.spec, "runtimeClassName"))
+    if runtime is None or not runtime.scheduling:
+        return pod_set
+    selector = {**pod_set.node_selector, **mapping(runtime.scheduling.get("nodeSelector"))}
+    tolerations = (*pod_set.tolerations, *_tolerations(runtime.scheduling.get("tolerations")))
+    return replace(pod_set, node_selector=selector, tolerations=tolerations)
 
 
 def _near(site: PodSetSite, admitted: bool) -> Nearness | None:
@@ -120,7 +132,8 @@ def _slices(site: PodSetSite, annotations: Mapping[str, Any], admitted: bool) ->
 def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> PodPrice:
     if namespace in context.limit_ranges:
         spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
-    overhead = context.runtime_overheads.get(named(spec, "runtimeClassName"))
+    runtime = context.runtime_classes.get(named(spec, "runtimeClassName"))
+    overhead = None if runtime is None else runtime.overhead
     return price(spec, overhead, default_priority_class=context.default_priority_class)
 
 
@@ -199,10 +212,10 @@ def _refuse_too_many(where: str, number: int, what: str) -> None:
 
 
 def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    of_labels = (_requirement(item, str(item.get("key"))) for item in mappings(term.get("matchExpressions")))
     # The API server takes no other field of a node than its name.
+    of_labels = (_requirement(item, str(item.get("key"))) for item in mappings(term.get("matchExpressions")))
     of_name = (_requirement(item, names.NODE_NAME) for item in mappings(term.get("matchFields")))
-    return (*of_labels, *of_name)
+    return (*of_labels, *of_name) or (_NEVER,)
 
 
 def _requirement(item: Mapping[str, Any], key: str) -> Requirement:

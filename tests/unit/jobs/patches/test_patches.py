@@ -11,7 +11,7 @@ from webhook.core.notation import names
 from webhook.dialects.compiler import compile_policy
 from webhook.jobs.patches import job as patches
 from webhook.jobs.patches import marking
-from webhook.jobs.pricing.context import NO_CONTEXT
+from webhook.jobs.pricing.context import NO_CONTEXT, context_from
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import Requeue
 
@@ -77,6 +77,16 @@ def test_a_gang_not_yet_restored_asks_what_its_owner_wrote(name):
     running = start(waiting, flavor_name="big")
     stopped = apply(running, patches.stop(record_of(running), REQUEUE))
     assert record_of(stopped).gang.pod_sets == record_of(waiting).gang.pod_sets
+
+
+def test_what_a_runtime_class_adds_is_no_part_of_what_a_start_wrote():
+    scheduling = {"nodeSelector": {"runtime": "kata"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}
+    context = context_from(runtime_classes=[{"metadata": {"name": "kata"}, "scheduling": scheduling}])
+    waiting = held("job")
+    waiting["spec"]["template"]["spec"]["runtimeClassName"] = "kata"
+    running = start(waiting)
+    stopped = stopped_in_cluster(apply(running, patches.stop(record_of(running), REQUEUE)))
+    assert record_of(stopped, context).gang.pod_sets == record_of(waiting, context).gang.pod_sets
 
 
 def test_a_start_without_restore_replaces_the_old_flavor():

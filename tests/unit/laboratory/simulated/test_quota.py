@@ -121,6 +121,17 @@ async def test_the_overhead_of_a_runtime_class_is_written_into_the_pod(client: C
     assert made["spec"]["overhead"] == {"cpu": "250m"}
 
 
+async def test_where_a_runtime_class_lets_pods_run_is_written_into_them(client: Client) -> None:
+    scheduling = {"nodeSelector": {"pool": "kata"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}
+    kata = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": "kata"}
+    await client.post("/apis/node.k8s.io/v1/runtimeclasses", {**kata, "scheduling": scheduling})
+    made = await client.post(PODS, pod("a", runtimeClassName="kata", nodeSelector={"zone": "a"}))
+    assert made["spec"]["nodeSelector"] == {"zone": "a", "pool": "kata"}
+    assert scheduling["tolerations"][0] in made["spec"]["tolerations"]
+    with pytest.raises(errors.Forbidden, match="conflict"):
+        await client.post(PODS, pod("b", runtimeClassName="kata", nodeSelector={"pool": "other"}))
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("create"), st.integers(0, 5), st.integers(0, 3)),

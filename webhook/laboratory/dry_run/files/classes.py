@@ -44,6 +44,11 @@ def _is_sound(obj: Object, problems: list[Problem]) -> bool:
     elif obj["kind"] == "RuntimeClass":
         at["overhead"].mapping()
         _check_amounts(at["overhead"]["podFixed"])
+        at["scheduling"].mapping()
+        for value in at["scheduling"]["nodeSelector"].mapping().values():
+            value.text()
+        for toleration in at["scheduling"]["tolerations"].items():
+            toleration.mapping()
     problems += [problem.within(f"{label(obj)}#") for problem in wrong]
     return not wrong
 

@@ -19,7 +19,7 @@ _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-cri
 def fill(store: Store, pod: Json) -> None:
     """Complete a new pod in place. Raises Refused (403) for a priority class or runtime class that does not exist."""
     _priority(store, pod)
-    _overhead(store, pod)
+    _runtime_class(store, pod)
     tolerate(pod)
     for stored in store.items(("", "limitranges"), pod["metadata"]["namespace"]):
         for limit in stored.object["spec"].get("limits") or ():
@@ -78,7 +78,7 @@ def _default_class(store: Store) -> str | None:
     return min(defaults, key=lambda s: int(s.object.get("value", 0))).key[1] if defaults else None
 
 
-def _overhead(store: Store, pod: Json) -> None:
+def _runtime_class(store: Store, pod: Json) -> None:
     name = pod["spec"].get("runtimeClassName")
     if not name:
         return
@@ -88,6 +88,18 @@ def _overhead(store: Store, pod: Json) -> None:
     overhead = stored.object.get("overhead")
     if overhead:
         pod["spec"]["overhead"] = dict(overhead.get("podFixed") or {})
+    scheduling = stored.object.get("scheduling") or {}
+    for key, value in (scheduling.get("nodeSelector") or {}).items():
+        own = pod["spec"].setdefault("nodeSelector", {}).setdefault(key, value)
+        if own != value:
+            raise _refused(
+                pod,
+                "pod rejected: conflict: runtimeClass.scheduling.nodeSelector["
+                f"{key}] = {value}; pod.spec.nodeSelector[{key}] = {own}",
+            )
+    if scheduling.get("tolerations"):
+        own = pod["spec"].setdefault("tolerations", [])
+        pod["spec"]["tolerations"] = [*own, *(each for each in scheduling["tolerations"] if each not in own)]
 
 
 def _limit_containers(pod: Json, limit: Json) -> None:
