@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.jobs.objects_of_kinds import CONTEXT, NAMES, kind_of, load, record_of, reservation_of
-from webhook.core.model.policy import requirement_holds
 from webhook.core.notation import names
 from webhook.core.notation.quantity import MILLI
 from webhook.jobs.kinds.registry import KINDS
@@ -154,26 +153,6 @@ def test_limit_ranges_and_runtime_overhead_are_part_of_the_price():
     driver, workers = record_of(obj, context).gang.pod_sets
     assert driver.price.requests["cpu"] == 1000
     assert workers.price.requests["cpu"] == 3500
-
-
-def test_pods_run_where_their_runtime_class_lets_them():
-    scheduling = {"nodeSelector": {"pool": "kata"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}
-    context = context_from(runtime_classes=[{"metadata": {"name": "kata"}, "scheduling": scheduling}])
-    obj = load("job")
-    obj["spec"]["template"]["spec"] |= {"runtimeClassName": "kata", "tolerations": [{"key": "own"}]}
-    (pods,) = record_of(obj, context).gang.pod_sets
-    assert pods.node_selector == {"disk": "ssd", "pool": "kata"}
-    assert [each.key for each in pods.tolerations] == ["own", "kata"]
-
-
-def test_a_term_of_node_affinity_that_lists_nothing_means_no_node():
-    obj, listed = load("job"), [{"key": "pool", "operator": "In", "values": ["a"]}]
-    terms = [{}, {"matchExpressions": []}, {"matchExpressions": listed}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    obj["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
-    (pods,) = record_of(obj).gang.pod_sets
-    allowed = [all(requirement_holds(r, {"pool": "a"}) for r in term) for term in pods.node_affinity]
-    assert allowed == [False, False, True]
 
 
 def test_what_the_kinds_controller_adds_to_pods_is_part_of_the_price():
