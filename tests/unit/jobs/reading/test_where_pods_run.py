@@ -30,8 +30,17 @@ def test_a_term_of_node_affinity_that_lists_nothing_means_no_node():
 
 @pytest.mark.parametrize(
     ("label", "than", "more"),
-    [("9", "8", True), ("-1", "-2", True), ("8", "8", False), ("1_000", "8", False), (" 9", "8", False)]
-    + [("9", "8_", False), (str(2**63 - 1), "8", True), (str(2**63), "8", False), ("x", "8", False)],
+    [
+        ("9", "8", True),
+        ("-1", "-2", True),
+        ("8", "8", False),
+        ("1_000", "8", False),
+        (" 9", "8", False),
+        ("9", "8_", False),
+        (str(2**63 - 1), "8", True),
+        (str(2**63), "8", False),
+        ("x", "8", False),
+    ],
 )
 def test_numbers_are_compared_where_both_are_such_as_go_reads(label: str, than: str, more: bool) -> None:
     assert requirement_holds(Requirement("disk", "Gt", (than,)), {"disk": label}) is more
