@@ -6,7 +6,6 @@ sockets that nobody opened left out. What is due at the same time runs in the or
 
 import asyncio
 from asyncio import base_events, events
-from collections.abc import Callable
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import Any
@@ -18,44 +17,28 @@ TURNS_WITHOUT_TIME = 20_000
 """Who is still busy after so many turns of the loop at one moment repeats something as fast as it is answered."""
 
 
-class _Handle(events.Handle):
-    __slots__ = ()
+class _Handle:
+    """What ``events.Handle`` is, as far as a loop without threads and debugging needs it; cancelled has no callback."""
 
-    def __init__(self, callback: Callable[..., object], args: Any, loop: Any, context: Context | None) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
+    __slots__ = ("_args", "_callback", "_context")
 
     def cancel(self) -> None:
         """Do not run it."""
-        self._cancelled = True
-        self._callback = self._args = None  # type: ignore[assignment]
+        self._callback = self._args = None
+
+    def cancelled(self) -> bool:
+        """Return whether it will not run."""
+        return self._callback is None
 
 
-class _Timer(events.TimerHandle):
-    __slots__ = ()
+class _Timer(_Handle):
+    __slots__ = ("_when",)
 
-    def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: Context | None) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-        self._when = when
-        self._scheduled = True
+    _when: float
 
-    def cancel(self) -> None:
-        """Do not run it."""
-        if not self._cancelled:
-            self._loop.cancelled_timers += self._scheduled
-            self._cancelled = True
-            self._callback = self._args = None  # type: ignore[assignment]
+    def when(self) -> float:
+        """Return the time at which it is due."""
+        return self._when
 
 
 class TimeStandsStill(AssertionError):
@@ -67,12 +50,13 @@ class VirtualLoop(async_solipsism.EventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cancelled_timers = 0
         self._resolution = self._selector.clock.resolution
         self._ticks = 0
         self._now = 0.0
         self._sockets = self._selector._fd_to_key
         self._timers: list[tuple[float, int, _Timer]] = []
+        self._timers_most = 64
+        """When there are so many, those that were cancelled are dropped."""
         self._numbered = 0
         self._turns = 0
 
@@ -80,13 +64,19 @@ class VirtualLoop(async_solipsism.EventLoop):
         """Return the virtual time in seconds."""
         return self._now
 
+    # What follows makes handles without calling a constructor, and what ``call_later`` does by itself: there are fifty
+    # a step.
+
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> events.Handle:
         """Run ``callback`` in the next turn of the loop."""
         if self._closed:
             self._check_closed()
-        handle = _Handle(callback, args, self, context)
+        handle: Any = _Handle()
+        handle._callback = callback
+        handle._args = args
+        handle._context = copy_context() if context is None else context
         self._ready.append(handle)
-        return handle
+        return handle  # type: ignore[no-any-return]
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> events.TimerHandle:
         """Run ``callback`` in ``delay`` seconds."""
@@ -96,10 +86,18 @@ class VirtualLoop(async_solipsism.EventLoop):
         """Run ``callback`` at ``when``."""
         if self._closed:
             self._check_closed()
-        timer = _Timer(when, callback, args, self, context)
+        timer: Any = _Timer()
+        timer._callback = callback
+        timer._args = args
+        timer._context = copy_context() if context is None else context
+        timer._when = when
         self._numbered += 1
         heappush(self._timers, (when, self._numbered, timer))
-        return timer
+        return timer  # type: ignore[no-any-return]
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
+        """Run a coroutine from the next turn of the loop on."""
+        return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def close(self) -> None:
         """Drop what is scheduled."""
@@ -107,35 +105,36 @@ class VirtualLoop(async_solipsism.EventLoop):
         self._timers.clear()
 
     def _run_once(self) -> None:
-        ready = self._ready
-        self._turns += 1
-        if self._turns > TURNS_WITHOUT_TIME:
-            self._turns = 0
-            raise TimeStandsStill(f"{TURNS_WITHOUT_TIME} turns at {self._now} s: something is repeated without a pause")
-        if self._sockets:
-            # Sockets: what arrives in them comes before time passes.
-            self._process_events(self._readable())
-        if not ready and not self._stopping:
-            self._jump()
-        end = self._now + self._resolution
-        timers = self._timers
-        while timers and timers[0][0] < end:
-            timer = heappop(timers)[2]
-            timer._scheduled = False
-            if timer._cancelled:
-                self.cancelled_timers -= 1
-            else:
-                ready.append(timer)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:
-                continue
-            try:
-                handle._context.run(handle._callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                self.call_exception_handler({"message": "a callback failed", "exception": error, "handle": handle})
+        """Run turns until somebody stops the loop."""
+        ready, resolution = self._ready, self._resolution
+        while True:
+            self._turns += 1
+            if self._turns > TURNS_WITHOUT_TIME:
+                self._turns = 0
+                raise TimeStandsStill(
+                    f"{TURNS_WITHOUT_TIME} turns at {self._now} s: something is repeated without a pause"
+                )
+            if self._sockets:
+                # Sockets: what arrives in them comes before time passes.
+                self._process_events(self._readable())
+            if not ready and not self._stopping:
+                self._jump()
+            end, timers = self._now + resolution, self._timers
+            while timers and timers[0][0] < end:
+                ready.append(heappop(timers)[2])
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                callback = handle._callback
+                if callback is None:
+                    continue
+                try:
+                    handle._context.run(callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self.call_exception_handler({"message": "a callback failed", "exception": error, "handle": handle})
+            if self._stopping:
+                return
 
     def _readable(self) -> list[Any]:
         # Asked with no time to wait the selector only says what is there.
@@ -144,13 +143,12 @@ class VirtualLoop(async_solipsism.EventLoop):
 
     def _jump(self) -> None:
         """Let time pass until the next timer is due."""
-        if self.cancelled_timers > len(self._timers) // 2:
-            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
+        if len(self._timers) > self._timers_most:
+            self._timers = [entry for entry in self._timers if entry[2]._callback is not None]
             heapify(self._timers)
-            self.cancelled_timers = 0
-        while self._timers and self._timers[0][2]._cancelled:
-            heappop(self._timers)[2]._scheduled = False
-            self.cancelled_timers -= 1
+            self._timers_most = 2 * len(self._timers) + 64
+        while self._timers and self._timers[0][2]._callback is None:
+            heappop(self._timers)
         if not self._timers or self._timers[0][0] - self._now >= base_events.MAXIMUM_SELECT_TIMEOUT:  # type: ignore[attr-defined]
             raise SleepForeverError("every task waits, and for nothing that will happen")
         self._ticks += round(max(0.0, self._timers[0][0] - self._now) / self._resolution)
