@@ -123,8 +123,11 @@ _named: set[str] = set()
 
 def know_queues(queues: Iterable[str]) -> None:
     """Take the names of all queues there are; what was counted for queues that are gone is dropped."""
+    names = set(sorted(queues)[:QUEUES_MAX])
+    if names == _named:
+        return
     _named.clear()
-    _named.update(sorted(queues)[:QUEUES_MAX])
+    _named.update(names)
     for counted in (ADMITTED, EVICTED, WAIT_SECONDS):
         for sample in [sample for metric in counted.collect() for sample in metric.samples]:
             if sample.name.endswith(("_total", "_count")) and sample.labels["queue"] not in {"", OTHERS, *_named}:

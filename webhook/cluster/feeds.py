@@ -328,10 +328,10 @@ class Feeds:
             self._gang(old, new)
 
     def _quota(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
-        fence = None if new is None else resource_quota.compile_object(new.document)[0]
-        if old is not None and new is not None and resource_quota.compile_object(old.document)[0] == fence:
+        if old is not None and new is not None and old.document.get("spec") == new.document.get("spec"):
             # Its status says what is used after every pod; what it bounds has not changed.
             return
+        fence = None if new is None else resource_quota.compile_object(new.document)[0]
         if new is not None and fence is not None:
             self.view.fences.put_fence(fence)
         elif (gone := new or old) is not None:

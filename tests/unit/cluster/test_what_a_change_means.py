@@ -16,6 +16,7 @@ from webhook.config import Config
 from webhook.core.model.policy import Policy
 from webhook.core.nodes.tiers import tier_label
 from webhook.core.notation.names import GATED_NAMESPACE
+from webhook.dialects import resource_quota
 from webhook.dialects.compiler import PolicyCompiler, PolicyObject
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -101,13 +102,18 @@ async def followed() -> AsyncIterator[Followed]:
         running.cancel()
 
 
-async def test_what_a_resource_quota_uses_concerns_nobody() -> None:
+async def test_what_a_resource_quota_uses_concerns_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    compile_object = resource_quota.compile_object
+    monkeypatch.setattr(resource_quota, "compile_object", lambda each: read.append(each) or compile_object(each))
     async with followed() as it:
+        read.clear()
         path = "/api/v1/namespaces/team-a/resourcequotas/quota"
         for used in range(5):
             await it.merge(f"{path}/status", b'{"status": {"used": {"pods": "%d"}}}' % used)
         await it.merge(path, b'{"metadata": {"labels": {"a": "b"}}}')
         assert it.heard.calls["fences"] == 0
+        assert read == []
         await it.merge(path, b'{"spec": {"hard": {"pods": "4"}}}')
         assert it.heard.calls["fences"] == 1
         assert it.parts.view.fences.fences("team-a")[0].hard == {"pods": 4000}

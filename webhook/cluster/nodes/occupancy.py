@@ -249,6 +249,8 @@ class Occupancy:
         """Return the reservations of ``most`` gangs whose allotments may have to change, of all where that is None."""
         if most is None:
             self.look_again()
+        if not self._unsettled:
+            return []
         return [self._entries[uid] for uid in sorted(self._unsettled & self._entries.keys())[:most]]
 
     def settle(self, changed: Iterable[Held], flavors: Mapping[str, Flavor]) -> bool:
@@ -256,6 +258,9 @@ class Occupancy:
 
         Return whether anything became free since the last time.
         """
+        if not (self._unsettled or self._expecting or self._displaced):
+            freed, self._freed = self._freed, False
+            return freed
         gone = self._unsettled - self._entries.keys()
         self._unsettled -= gone
         for uid in gone:

@@ -81,6 +81,9 @@ class DirtySet(Listener):
 
         Then it goes on from where it was left, so that those who change all the time keep nobody from their turn.
         """
+        if not self.gangs:
+            self.more, self._last = False, ""
+            return []
         dirty = sorted(self.gangs)
         first = bisect_right(dirty, self._last)
         dirty = dirty[first:] + dirty[:first]

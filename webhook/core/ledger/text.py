@@ -284,9 +284,14 @@ def decode(data: Mapping[str, str]) -> Ledger:
 def check_schema(data: Mapping[str, str]) -> None:
     """Raise UnknownSchema when ``data`` says that it is of a schema that this release does not know."""
     try:
-        schema = json.loads(data[META])["schema"]
+        meta = json.loads(data[META])
     except (KeyError, TypeError, ValueError, RecursionError):
         return
+    _check_schema(meta)
+
+
+def _check_schema(meta: Any) -> None:
+    schema = meta.get("schema") if isinstance(meta, dict) else None
     # No release of ours has written anything but a whole number. Whoever wrote it knew what it means.
     if schema is not None and not (type(schema) is int and schema in (PLAIN_SCHEMA, SCHEMA)):
         known = f"this release knows {PLAIN_SCHEMA} and {SCHEMA}"
@@ -304,9 +309,12 @@ def epoch_of(data: Mapping[str, str]) -> int:
 
 def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int, dict[str, int]]:
     """Return epoch, seq, checksum, and what is said of other objects."""
-    check_schema(data)
     try:
         meta = json.loads(data[META])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise LedgerCorrupt(f"{META}: {error!r}") from error
+    _check_schema(meta)
+    try:
         epoch, seq, digest = int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
         seen = {str(name): int(at) for name, at in meta.get(SEEN, {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:

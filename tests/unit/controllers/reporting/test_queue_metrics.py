@@ -90,6 +90,17 @@ def test_what_was_counted_for_a_queue_that_is_gone_is_dropped() -> None:
         assert {"stays", metrics.OTHERS} <= named
 
 
+def test_series_are_looked_through_only_where_queues_came_or_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A label of a namespace is policy, too, and there are thousands of series."""
+    looks: list[object] = []
+    monkeypatch.setattr(metrics.ADMITTED, "collect", lambda: looks.append(1) or [])
+    metrics.know_queues(["a", "b"])
+    metrics.know_queues(["b", "a"])
+    assert len(looks) == 1
+    metrics.know_queues(["a"])
+    assert len(looks) == 2
+
+
 async def test_cohorts_beyond_the_first_so_many_share_one_series_too() -> None:
     number = metrics.QUEUES_MAX + 7
     nodes = [queue(f"queue-{index:04}", 1, cohort=f"cohort-{index:04}") for index in range(number)]
