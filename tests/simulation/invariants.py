@@ -281,11 +281,6 @@ class Invariants:
         """Return what is oversubscribed, empty when nothing is."""
         held: list[Held] = []
         scattered = 0
-        ended = {gang: {**counts} for gang, counts in self._succeeded_pods().items()}
-        for uid, done in self._done.items():
-            # Its controller has counted them: they may be deleted since.
-            pods = ended.setdefault(uid, {})
-            pods["main"] = max(pods.get("main", 0), done)
         live = {pod["metadata"]["labels"][names.GANG_LABEL] for pod in self._gang_pods()}
         bound = Counter(
             p["metadata"]["labels"][names.GANG_LABEL] for p in self._gang_pods() if p["spec"].get("nodeName")
@@ -295,7 +290,7 @@ class Invariants:
                 # It holds nothing, though its entry is freed later; pods of it that succeeded may be deleted by then.
                 continue
             # No more run than have to succeed yet: the rest of the quota may be used by others already.
-            succeeded, given_back = ended.get(reservation.uid, {}), {}
+            succeeded, given_back = self._succeeded_of(reservation.uid), {}
             for name, count in reservation.counts.items():
                 total = self._work.get(reservation.uid, {}).get(name, count)
                 given_back[name] = count - min(count, max(0, total - succeeded.get(name, 0)))
@@ -305,13 +300,15 @@ class Invariants:
                 if each is not None and counted:
                     held.append((reservation, amount // each))
                     scattered += min(amount // each, large_to_come(reservation, bound[reservation.uid]))
-        all_held = ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
         scattered += 1000 * without_rack(self._nodes, self._gang_pods(), self._ledger.entries.values())
         if sum(amount for _, amount in held) - scattered > sum(self._nodes) * 1000:
             # Of pods that ask one each and may go anywhere the sum tells whether all fit.
-            return f"the nodes have {sum(self._nodes)} GPUs, more are reserved: {all_held}"
+            return f"the nodes have {sum(self._nodes)} GPUs, more are reserved: {self._all_held()}"
         over = policy.oversubscribed(held, self._cohorts, {entry.queue or "" for entry in asked.values()})
-        return over and f"{over}: {all_held}"
+        return over and f"{over}: {self._all_held()}"
+
+    def _all_held(self) -> str:
+        return ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())
 
     def _no_ensemble_in_part(self, before: Ledger) -> None:
         """Check that who starts, starts with a quorum of its PodGroup, and that no less than that goes on."""
@@ -355,8 +352,11 @@ class Invariants:
     def _gang_pods(self) -> list[dict[str, Any]]:
         return list(self._running.values())
 
-    def _succeeded_pods(self) -> Mapping[str, Mapping[str, int]]:
-        return self._succeeded_counts
+    def _succeeded_of(self, gang: str) -> Mapping[str, int]:
+        """Return how many pods of each set of a gang have succeeded."""
+        counts, done = self._succeeded_counts.get(gang, {}), self._done.get(gang)
+        # Its controller has counted them: they may be deleted since.
+        return counts if done is None else {**counts, "main": max(counts.get("main", 0), done)}
 
     def _note_pod(self, event: Event) -> None:
         """Keep what is asked of all pods at each step up to date."""

@@ -145,8 +145,9 @@ class World:
             self.cluster.server.injected[MESH] = {"name": MESH, "image": "mesh", "resources": asks}
             added = AddedContainer.model_validate({"name": MESH, **asks, "podLabels": {MESH: "true"}})
             self.config = self.config.model_copy(update={"added_containers": (added,)})
-        self.neighbours = Neighbours(self.cluster)
+        self.neighbours: Neighbours | None = None
         if self.weather.hidden:
+            self.neighbours = Neighbours(self.cluster)
             self.config = self.config.model_copy(update={"hide_neighbours": True, "events_per_second": 20.0})
         self.replicas: dict[str, Replica] = {}
         self.handlers: dict[str, ReviewHandler] = {}
@@ -211,7 +212,7 @@ class World:
         stop_watching = self.invariants.watch()
         if self.weather.limited:
             self.run_times.watch()
-        if self.weather.hidden:
+        if self.neighbours is not None:
             self.spawn(self.neighbours.listen(self.parts))
         try:
             await self.load.run(jobs, busy_seconds, jobs if upto is None else upto)
@@ -228,7 +229,7 @@ class World:
             self.ensembles.stop()
             stop_watching()
             await self._stop()
-        if self.weather.hidden:
+        if self.neighbours is not None:
             self.neighbours.close()
 
     async def _settle(self, seconds: float) -> None:
@@ -460,7 +461,7 @@ class World:
         status, answer = await handler.review(path, body, 2.5)
         if status != 200:
             raise RuntimeError(f"webhook answered {status}")
-        if self.weather.hidden:
+        if self.neighbours is not None:
             self.neighbours.answered(body, answer)
         return answer
 

@@ -75,28 +75,37 @@ ROUGH = FaultRates(
 """A bad day: about one request in fourteen goes wrong."""
 
 
+def _fates(rates: FaultRates, write: bool) -> tuple[tuple[float, Outcome], ...]:
+    """Return what may become of a request that is not simply answered, and how likely each is."""
+    chances = (
+        (rates.throttled, Outcome.THROTTLED),
+        (rates.unavailable, Outcome.UNAVAILABLE),
+        (rates.dropped, Outcome.DROPPED),
+        (rates.reply_lost, Outcome.REPLY_LOST),
+        (rates.conflicted if write else 0.0, Outcome.CONFLICTED),
+        (rates.late if write else 0.0, Outcome.LATE),
+        (rates.duplicated if write else 0.0, Outcome.DUPLICATED),
+    )
+    return tuple((rate, outcome) for rate, outcome in chances if rate)
+
+
 class FaultPlan:
     """Draws the fate of each request and watch line from one seeded source."""
 
     def __init__(self, rng: Random, rates: FaultRates = ROUGH) -> None:
         self.rng = rng
         self.rates = rates
+        self._fates_of = rates
+        self._fates = (_fates(rates, False), _fates(rates, True))
         self.counts: Counter[str] = Counter()
         """What was injected so far, by name."""
 
     def request(self, write: bool) -> Outcome:
         """Return the fate of one request."""
-        rates = self.rates
         draw = self.rng.random()
-        for rate, outcome in (
-            (rates.throttled, Outcome.THROTTLED),
-            (rates.unavailable, Outcome.UNAVAILABLE),
-            (rates.dropped, Outcome.DROPPED),
-            (rates.reply_lost, Outcome.REPLY_LOST),
-            (rates.conflicted if write else 0.0, Outcome.CONFLICTED),
-            (rates.late if write else 0.0, Outcome.LATE),
-            (rates.duplicated if write else 0.0, Outcome.DUPLICATED),
-        ):
+        if self._fates_of is not self.rates:
+            self._fates_of, self._fates = self.rates, (_fates(self.rates, False), _fates(self.rates, True))
+        for rate, outcome in self._fates[write]:
             if draw < rate:
                 self.counts[outcome.value] += 1
                 return outcome

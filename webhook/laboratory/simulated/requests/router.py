@@ -78,6 +78,8 @@ class Router:
         self.shut: dict[str, int] = {}
         """``plural.group`` of what is refused since ``shut_off``, and the status by which it is."""
         self._watches: list[Watch] = []
+        self._watches_most = 64
+        """When there are so many, those that have ended are dropped."""
         self._targets: dict[str, _Target] = {}
         self._snapshots: dict[str, tuple[int, list[Stored]]] = {}
 
@@ -109,7 +111,10 @@ class Router:
         opened = self.server.watch(target.resource, selection, bookmarks=bookmarks, timeout_seconds=timeout_seconds)
         streamed = query.get("sendInitialEvents") == "true"
         opened.start(revision, initial=streamed or revision == 0, marked=streamed)
-        self._watches = [each for each in self._watches if not each.ended] + [opened]
+        self._watches.append(opened)
+        if len(self._watches) > self._watches_most:
+            self._watches = [each for each in self._watches if not each.ended]
+            self._watches_most = 2 * len(self._watches) + 64
         return opened
 
     def shut_off(self, resource: str, status: int) -> None:
