@@ -1,4 +1,4 @@
-"""What all tests share: their event loops, and how properties are searched.
+"""What all tests share: their event loops, how properties are searched, and a log that costs little.
 
 The loop is the real one, or virtual time for tests marked ``virtual_time``. Under virtual time a sleep costs nothing,
 sockets live in memory, and a test in which every task waits for ever fails instead of hanging.
@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.virtual_loop import VirtualLoop
@@ -17,6 +18,13 @@ from tests.virtual_loop import VirtualLoop
 settings.register_profile("explore", deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True, database=None)
 settings.load_profile("same")
+# By default an exception is drawn with all that its frames hold: that takes seconds where a cluster is among it.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

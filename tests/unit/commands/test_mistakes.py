@@ -36,8 +36,10 @@ def tutti(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         Path("nobody.kubeconfig").write_text(KUBECONFIG.format(port=probe.getsockname()[1]))
+    before = structlog.get_config()
     yield Tutti(capsys, monkeypatch)
     structlog.reset_defaults()  # a process configures its log for its whole life
+    structlog.configure(**before)
 
 
 class Tutti:

@@ -1,7 +1,7 @@
 """What fails on one object, or beside the decisions, stops nobody else; what waits for nothing is not counted."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -24,15 +24,6 @@ from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
-
-
-@pytest.fixture(autouse=True)
-def _tracebacks_are_not_printed() -> Iterator[None]:
-    """Each takes seconds to lay out."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    yield
-    structlog.configure(**before)
 
 
 @asynccontextmanager
@@ -79,7 +70,6 @@ async def test_a_job_on_which_we_fail_at_each_look_is_logged_once_a_cause(monkey
         raise ValueError("a shape that was thought of, and wrongly")
 
     monkeypatch.setattr(patches, "start", start)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     with structlog.testing.capture_logs() as logs:
         async with led() as (cluster, _):
             await cluster.create(waiting_job("train"))
