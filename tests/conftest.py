@@ -7,6 +7,7 @@ Properties try the same examples in each run, however slow the machine is; other
 """
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -30,6 +31,13 @@ structlog.configure(
 def pytest_configure(config: pytest.Config) -> None:
     """Declare our markers."""
     config.addinivalue_line("markers", "virtual_time: run the test on a loop whose clock jumps over every wait")
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector look at what tests make alone, and not at each turn: all that there is now stays for good."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 def pytest_asyncio_loop_factories(

@@ -8,13 +8,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+import orjson
+
 from webhook.cluster import feeds
 from webhook.cluster.nodes import node
+from webhook.core.model.gang import PodPrice
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods import pod
+from webhook.jobs.pricing import pod_requests
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.reading import job
+from webhook.jobs.reading import job, pod_set
 from webhook.kube import informer
+from webhook.server.pods import changes, validate
+from webhook.wire import nesting
+from webhook.wire.watch import read_metadata
 
 OF_BYTES: Final[tuple[tuple[Any, str], ...]] = (
     (job, "document_of"),
@@ -24,15 +31,25 @@ OF_BYTES: Final[tuple[tuple[Any, str], ...]] = (
     (informer, "read_event"),
 )
 """Functions of bytes alone, where they are looked up."""
+PRICES: Final[tuple[tuple[Any, str], ...]] = tuple(
+    (each, "price") for each in (pod_requests, pod, pod_set, changes, validate)
+)
+"""What a pod costs depends on its spec alone, and of most specs there are many."""
 
 
 @contextmanager
 def read_once() -> Iterator[None]:
     """Keep what was read until the story is over."""
-    usual = [(module, name, getattr(module, name)) for module, name in (*OF_BYTES, (job, "read"))]
+    others = ((job, "read"), (informer, "read_metadata"), (nesting, "shallow"))
+    usual = [(module, name, getattr(module, name)) for module, name in (*OF_BYTES, *PRICES, *others)]
+    price = _kept_prices(pod_requests.price)
     try:
         for module, name in OF_BYTES:
             setattr(module, name, _kept(getattr(module, name)))
+        for module, name in PRICES:
+            setattr(module, name, price)
+        setattr(informer, "read_metadata", _kept_of_one(read_metadata))  # noqa: B010 - it is looked up there
+        nesting.shallow = _kept_cut(nesting.shallow)
         job.read = _Jobs(job.read)  # type: ignore[assignment]
         yield
     finally:
@@ -50,6 +67,49 @@ def _kept(function: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
         return found
 
     return read
+
+
+def _kept_of_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """By identity: all that read a line share what it holds."""
+    known: dict[int, tuple[Any, Any]] = {}
+
+    def read(raw: Any) -> Any:
+        found = known.get(id(raw))
+        if found is None:
+            found = known[id(raw)] = (raw, function(raw))
+        return found[1]
+
+    return read
+
+
+def _kept_cut(function: Callable[[bytes, int], bytes]) -> Callable[[bytes, int], bytes]:
+    known: dict[tuple[bytes, int], bytes] = {}
+
+    def shallow(raw: bytes, levels: int = nesting.LEVELS_MAX) -> bytes:
+        found = known.get((raw, levels))
+        if found is None:
+            found = known[raw, levels] = function(raw, levels)
+        return found
+
+    return shallow
+
+
+def _kept_prices(function: Callable[..., PodPrice]) -> Callable[..., PodPrice]:
+    known: dict[tuple[bytes, str], PodPrice] = {}
+
+    def price(
+        pod_spec: Mapping[str, Any], overhead: Mapping[str, Any] | None = None, *, default_priority_class: str = ""
+    ) -> PodPrice:
+        try:
+            key = (orjson.dumps((pod_spec, overhead)), default_priority_class)
+        except TypeError:
+            return function(pod_spec, overhead, default_priority_class=default_priority_class)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = function(pod_spec, overhead, default_priority_class=default_priority_class)
+        return found
+
+    return price
 
 
 class _Jobs:

@@ -315,15 +315,15 @@ class World:
         self.handlers[name] = parts.handler
         self.replicas[name] = Replica(api, self.spawn(parts.run()))
 
-    def _api(self, user: User, on_write: Any, on_date: Callable[[float], object]) -> SimulatedApi:
+    def _api(self, user: User, on_write: Any, on_date: Callable[[float], object] | None) -> SimulatedApi:
         plan = FaultPlan(Random(self.rng.getrandbits(64)), CALM if self.calm else self.weather.rates)
         return self.cluster.api(user, plan, on_write, on_date)
 
-    def _clock(self) -> tuple[Clock, Callable[[float], object]]:
+    def _clock(self) -> tuple[Clock, Callable[[float], object] | None]:
         """Return the clock of a process that starts on one of the machines, and what is told the API server's time."""
         apart, now = self.weather.clocks_apart_seconds, LoopClock().now()
         if not apart:
-            return LoopClock(), lambda unix_seconds: None
+            return LoopClock(), None
         # A generator of its own: whose clock is wrong changes nothing else of a story.
         off_seconds = Random(f"{self.seed} {now} {self.generation}").uniform(-apart, apart)
         clock = ApiServersClock(wall=lambda: now + off_seconds, elapsed=asyncio.get_running_loop().time)

@@ -26,7 +26,6 @@ def tuned() -> Iterator[None]:
     garbage.tune()
     yield
     gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 def test_what_has_survived_is_not_looked_at_again() -> None:

@@ -91,7 +91,7 @@ class SimulatedCluster:
         user: User = ADMIN,
         faults: FaultPlan | None = None,
         on_write: Callable[[WritePoint], None] | None = None,
-        on_date: Callable[[float], object] = lambda unix_seconds: None,
+        on_date: Callable[[float], object] | None = None,
     ) -> SimulatedApi:
         """Return a new connection to the server; ``on_date`` is told by each answer what time it is."""
         return SimulatedApi(self.router, user, faults, on_write, on_date)
