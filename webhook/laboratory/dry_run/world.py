@@ -58,7 +58,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     """Return the world that ``objects`` state at Unix time ``now``. Raises WrongInput for wrong custom kinds."""
     kinds = with_custom(config.kinds)
     world = World()
-    policy_files = files.sort_policy(_named(objects, world.problems))
+    policy_files = files.sort_policy(files.named(objects, world.problems))
     world.problems += policy_files.problems
     world.view.policy = compiler.compile_policy(policy_files.objects)
     world.problems += world.view.policy.problems
@@ -103,26 +103,6 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
 
 
 # -- objects ----------------------------------------------------------------------------------------------------------
-
-
-def _named(objects: Iterable[Object], problems: list[Problem]) -> list[Object]:
-    """Return the objects that have a name, each once; one that is there twice word for word is no problem."""
-    found: dict[tuple[str, str, str, str], Object] = {}
-    for obj in objects:
-        metadata = obj.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
-            problems.append(Problem(f"{obj['kind']}#/metadata/name", "", "the object has no name", "set metadata.name"))
-            continue
-        key = (files.group_of(obj), obj["kind"], str(metadata.get("namespace") or ""), name)
-        if found.get(key) == obj:
-            continue
-        if key in found:
-            text = "is written twice, not the same; the first one counts"
-            problems.append(Problem(f"{label(obj)}#/metadata/name", name, text, "remove one of them"))
-            continue
-        found[key] = obj
-    return list(found.values())
 
 
 def _in_namespace(obj: Object) -> Object:

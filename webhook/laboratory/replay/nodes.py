@@ -8,20 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.core.model.policy import Flavor, Taint
+from webhook.core.model.policy import Flavor
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import PODS, NodeRecord
 from webhook.core.nodes.shape import shape_of
 from webhook.core.notation.problem import Problem
-from webhook.core.notation.quantity import MILLI, QuantityError, parse
+from webhook.core.notation.quantity import MILLI
 from webhook.core.placement.overlay import Asked
 from webhook.errors import WrongInput
 from webhook.laboratory.dry_run.files import objects as files
+from webhook.laboratory.dry_run.files.nodes import read_node
 
 NODES_MAX: Final = 100_000
 
@@ -88,8 +89,10 @@ def pool(text: str, resource: str, quota: int) -> Pool:
         of_one = {resource: int(size) * MILLI}
         return Pool(tuple(NodeRecord(f"node-{place:05d}", of_one) for place in range(nodes)), resource, alike=True)
     found, problems = files.read([Path(text)])
-    nodes_found = [_node(each, resource, problems) for each in found if each.get("kind") == "Node"]
-    having = tuple(node for node in nodes_found if node is not None and node.allocatable[resource])
+    named = files.named([each for each in found if each["kind"] == "Node"], problems)
+    nodes_found = [read_node(each, problems) for each in named]
+    records = [_record(each.node, resource) for each in nodes_found if each is not None]
+    having = tuple(node for node in records if node.allocatable[resource])
     if not having and not problems:
         problems.append(_wrong(text, f"has no Node with {resource}", "give Node objects, or COUNTxSIZE as in 64x8"))
     if problems:
@@ -101,22 +104,12 @@ def topologies(text: str | None) -> list[files.Object]:
     """Return the Topology objects in the file that ``--nodes`` names; what cannot be read there ``pool`` tells."""
     if text is None or not Path(text).exists():
         return []
-    return [each for each in files.read([Path(text)])[0] if each.get("kind") == "Topology"]
+    return [each for each in files.read([Path(text)])[0] if each["kind"] == "Topology"]
 
 
-def _node(document: Mapping[str, Any], resource: str, problems: list[Problem]) -> NodeRecord | None:
-    name = str((document.get("metadata") or {}).get("name", ""))
-    spec, status = document.get("spec") or {}, document.get("status") or {}
-    stated = (status.get("allocatable") or status.get("capacity") or {}).get(resource, 0)
-    try:
-        amount = parse(stated)
-        taints = [Taint(str(t["key"]), str(t.get("value", "")), str(t["effect"])) for t in spec.get("taints") or ()]
-    except (QuantityError, KeyError, TypeError) as error:
-        fix = "give a Node as `kubectl get node -o yaml` prints it"
-        problems.append(_wrong(f"Node {name}", f"cannot be read: {error}", fix))
-        return None
-    labels = {str(key): str(value) for key, value in ((document.get("metadata") or {}).get("labels") or {}).items()}
-    return NodeRecord(name, {resource: amount}, labels, tuple(taints), cordoned=bool(spec.get("unschedulable")))
+def _record(node: NodeRecord, resource: str) -> NodeRecord:
+    """Return a node with one resource alone, as jobs of a log ask no other; it is there from the beginning."""
+    return replace(node, allocatable={resource: node.allocatable.get(resource, 0)}, ready=True)
 
 
 def _wrong(value: str, why: str, fix: str) -> Problem:

@@ -1,11 +1,19 @@
 """A replay on nodes: what quota alone starts in part, what a check starts whole, and what packing gains."""
 
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
+import yaml
 
 from tests.unit.laboratory.replay.logs import GPU, gpus, job, policy
+from webhook.config import Config
+from webhook.core.notation.problem import shown
 from webhook.errors import WrongInput
+from webhook.laboratory.dry_run.world import build
 from webhook.laboratory.replay import queues
 from webhook.laboratory.replay.job_log import Job
 from webhook.laboratory.replay.nodes import StartRule, pool
@@ -58,6 +66,86 @@ def test_nodes_that_cannot_be_are_told(given: str) -> None:
     with pytest.raises(WrongInput) as refused:
         pool(given, GPU, 16)
     assert given in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("metadata", "x"),
+        ("metadata/name", None),
+        ("metadata/name", 7),
+        ("metadata/labels", ["x"]),
+        ("metadata/labels/x", 1),
+        ("metadata/labels/x", None),
+        ("spec", "x"),
+        ("spec/unschedulable", "yes"),
+        ("spec/taints", {"key": "a"}),
+        ("spec/taints/0", "a"),
+        ("spec/taints/0/key", None),
+        ("spec/taints/0/value", 1),
+        ("spec/taints/0/effect", "Never"),
+        ("status", []),
+        ("status/allocatable", "8"),
+        ("status/allocatable/cpu", "-5"),
+        ("status/allocatable/cpu", "many"),
+        ("status/allocatable/cpu", None),
+        ("status/capacity/cpu", True),
+        ("status/conditions", "Ready"),
+        ("status/conditions/0", "Ready"),
+        ("status/conditions/0/type", None),
+        ("status/conditions/0/status", True),
+    ],
+)
+def test_what_is_wrong_with_a_node_is_told_by_field_and_value_by_every_command_that_reads_it(
+    field: str, wrong: object, tmp_path: Path
+) -> None:
+    node: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "a", "labels": {"x": "y"}},
+        "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]},
+        "status": {
+            "allocatable": {GPU: "8", "cpu": "4"},
+            "capacity": {"cpu": "4"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    read: dict[str, Any] = orjson.loads(orjson.dumps(node))
+    *steps, last = [int(step) if step.isdigit() else step for step in field.split("/")]
+    at = reduce(getitem, steps, read)
+    at[last] = wrong
+    file = tmp_path / "nodes.yaml"
+    file.write_text(yaml.safe_dump_all([node | {"metadata": {"name": "b"}}, read]))
+    with pytest.raises(WrongInput) as refused:
+        pool(str(file), GPU, 16)
+    dry = build([read], Config(), 0.0)
+    for (problem,) in (refused.value.problems, dry.problems):
+        where = field if field.startswith("metadata/l") or not field.startswith("metadata") else "metadata/name"
+        assert problem.path.endswith(f"#/{where}")
+        assert problem.value == ("" if where == "metadata/name" else shown(wrong))
+        assert problem.why
+        assert problem.fix
+
+
+def test_of_two_nodes_of_one_name_in_a_file_one_has_to_go(tmp_path: Path) -> None:
+    file, has = tmp_path / "nodes.yaml", {"allocatable": {GPU: "8"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": has}
+    file.write_text(yaml.safe_dump_all([node, node | {"status": {"allocatable": {GPU: "4"}}}]))
+    with pytest.raises(WrongInput, match="Node a#/metadata/name: a: is written twice, not the same"):
+        pool(str(file), GPU, 16)
+
+
+def test_of_a_node_that_states_its_capacity_alone_that_is_allocatable(tmp_path: Path) -> None:
+    file = tmp_path / "nodes.yaml"
+    metadata = {"name": "a", "labels": {"x": "y"}, "annotations": None}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": None, "status": {"capacity": {GPU: "8"}}}
+    file.write_text(yaml.safe_dump(node))
+    (found,) = pool(str(file), GPU, 0).nodes
+    assert found.allocatable == {GPU: 8000}
+    dry = build([node], Config(), 0.0)
+    assert dry.problems == []
+    assert dry.view.nodes is not None
+    assert dry.view.nodes.capacity.free["a"][GPU] == 8000
 
 
 def test_a_wait_is_split_into_that_for_quota_and_that_for_nodes() -> None:

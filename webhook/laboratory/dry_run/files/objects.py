@@ -157,9 +157,29 @@ def sort_policy(found: Iterable[Object]) -> PolicyFiles:
     return result
 
 
+def named(objects: Iterable[Object], problems: list[Problem]) -> list[Object]:
+    """Return the objects that have a name, each once; one that is there twice word for word is no problem."""
+    found: dict[tuple[str, str, str, str], Object] = {}
+    for obj in objects:
+        metadata = _metadata(obj)
+        name = metadata.get("name")
+        if not isinstance(name, str) or not name:
+            problems.append(Problem(f"{obj['kind']}#/metadata/name", "", "the object has no name", "set metadata.name"))
+            continue
+        key = (group_of(obj), obj["kind"], str(metadata.get("namespace") or ""), name)
+        if found.get(key) == obj:
+            continue
+        if key in found:
+            text = "is written twice, not the same; the first one counts"
+            problems.append(Problem(f"{label(obj)}#/metadata/name", name, text, "remove one of them"))
+            continue
+        found[key] = obj
+    return list(found.values())
+
+
 def label(obj: Mapping[str, Any]) -> str:
     """Return ``Kind namespace/name`` of an object."""
-    metadata = obj["metadata"]
+    metadata = _metadata(obj)
     namespace = metadata.get("namespace")
     return f"{obj['kind']} {namespace}/{metadata.get('name')}" if namespace else f"{obj['kind']} {metadata.get('name')}"
 
