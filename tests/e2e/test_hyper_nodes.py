@@ -124,11 +124,12 @@ def test_plain_pods_of_a_volcano_pod_group_run_in_one_hyper_node(
     template = pod_template(4, labels={"tutti.dev/queue-name": QUEUE})
     template["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "crew"}
     exists = {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [exists]}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}, exists]}}
     template["spec"]["affinity"] = {"nodeAffinity": required}
     for number in range(4):
         owner.create(pod(f"crew-{number}", template))
     wait_until(lambda: nodes_of(owner, "crew") == [*right[:1] * 2, *right[1:] * 2], 6 * SECONDS, "all are right")
     affinity = owner.get("pod", "crew-0")["spec"]["affinity"]["nodeAffinity"]
-    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [each["key"] for each in term["matchExpressions"]] == ["rack", names.HOSTNAME]
+    none, some = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert none == {}, "it means no node, and Kubernetes lets nobody make it mean some"
+    assert [each["key"] for each in some["matchExpressions"]] == ["rack", names.HOSTNAME]

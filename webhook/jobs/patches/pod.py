@@ -63,12 +63,18 @@ def _held_to(nodes: Sequence[str], affinity: Mapping[str, Any]) -> Patch:
     """Return the operation by which a pod may go to ``nodes`` alone, beside what its owner asks of them.
 
     While a pod has a gate, Kubernetes lets each of its terms get further requirements, and one be there where none was.
+    A term that lists nothing means no node, and stays so.
     """
     asked = {"key": names.HOSTNAME, "operator": "In", "values": list(nodes)}
-    terms = paths.find(affinity, (*_REQUIRED, "nodeSelectorTerms")) or [{}]
-    narrowed = [{**term, "matchExpressions": [*(term.get("matchExpressions") or ()), asked]} for term in terms]
+    terms = paths.find(affinity, (*_REQUIRED, "nodeSelectorTerms"))
+    narrowed = [_narrowed(term, asked) for term in terms] if terms else [{"matchExpressions": [asked]}]
     value = editing.put(affinity, _REQUIRED, {"nodeSelectorTerms": narrowed})
     return [{"op": "add", "path": "/spec/affinity", "value": value}]
+
+
+def _narrowed(term: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    stated = term.get("matchExpressions") or ()
+    return {**term, "matchExpressions": [*stated, asked]} if stated or term.get("matchFields") else term
 
 
 def send_back(pod: PodRecord, gang: str, requeue: Requeue) -> Patch:

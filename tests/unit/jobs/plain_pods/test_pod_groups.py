@@ -308,8 +308,12 @@ def test_lifting_a_gate_stamps_the_pod_with_its_admission_and_injects_the_flavor
                 {"matchExpressions": [*GPU["matchExpressions"], IN_ONE_HYPER_NODE]},
             ],
         ),
+        (
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}, GPU]}}},
+            [{}, {"matchExpressions": [*GPU["matchExpressions"], IN_ONE_HYPER_NODE]}],
+        ),
     ],
-    ids=["of no affinity", "of an empty one", "beside its owner's terms"],
+    ids=["of no affinity", "of an empty one", "beside its owner's terms", "beside a term that means no node"],
 )
 def test_who_has_to_be_in_a_hyper_node_is_held_to_its_nodes_by_name(own: dict[str, Any], terms: list[Any]) -> None:
     asked = pod(affinity=own) if own else pod()
