@@ -331,3 +331,12 @@ def test_an_app_wrapper_of_thousands_of_pod_sets_is_refused(case: Case, owner: K
     wide["spec"]["components"][0]["podSets"] *= 4_000
     told = "are more than 512 pod sets"
     wait_until(lambda: told in owner.refused("create", "-f", "-", stdin=json.dumps(wide)), what="it is refused")
+
+
+@pytest.mark.parametrize("case", ["appwrapper"], indirect=True)
+def test_an_app_wrapper_that_asks_nodes_for_a_list_is_refused(case: Case, owner: Kubectl) -> None:
+    """Its definition lets any value in, and the engine could not take the gang: it waited, and no reason was given."""
+    wrong = manifest(case, gpus=1)
+    wrong["spec"]["components"][0]["template"]["spec"]["template"]["spec"]["nodeSelector"] = {"pool": []}
+    told = "spec.nodeSelector.pool: []: is not the value of a label"
+    wait_until(lambda: told in owner.refused("create", "-f", "-", stdin=json.dumps(wrong)), what="it is refused")

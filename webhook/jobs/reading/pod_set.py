@@ -54,7 +54,7 @@ def pod_set_of(
         price=cost,
         added=frozenset(cost.requests.keys() - own.requests.keys()) or _NONE_ADDED,
         min_count=_min_count(site, admitted),
-        node_selector=mapping(scheduling.get("nodeSelector")),
+        node_selector=_node_selector(site, scheduling.get("nodeSelector")),
         node_affinity=_node_affinity(site.spec.get("affinity")),
         tolerations=_tolerations(scheduling.get("tolerations")),
         near=_near(site, admitted),
@@ -174,6 +174,16 @@ def _min_count(site: PodSetSite, admitted: bool) -> int | None:
         return least
     message = f"fewest pods worth starting must be from {fewest} to the number of pods"
     raise Unreadable(site.min_count_at, least, message, f"write {fewest} to {site.count}")
+
+
+def _node_selector(site: PodSetSite, stated: object) -> Mapping[str, str]:
+    """Return the labels that nodes have to bear. Raises Unreadable: some kinds' templates may hold anything."""
+    selector = mapping(stated)
+    wrong = next((key for key, value in selector.items() if not isinstance(value, str)), None)
+    if wrong is not None:
+        where = f"pod set {site.name}: {paths.render(('spec', 'nodeSelector', wrong))}"
+        raise Unreadable(where, selector[wrong], "is not the value of a label", "write it in quotes")
+    return selector
 
 
 def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
