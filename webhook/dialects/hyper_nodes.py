@@ -58,7 +58,7 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
         elif kind == KIND and stated != ["exactMatch"]:
             selector[stated[0]].error("does not find HyperNodes, in Volcano neither", "name one by exactMatch")
         elif stated == ["exactMatch"]:
-            (below if kind == KIND else nodes).add(selector["exactMatch"]["name"].subdomain())
+            (below if kind == KIND else nodes).add(_name(selector["exactMatch"]))
         elif stated == ["regexMatch"]:
             patterns += _pattern(selector["regexMatch"]["pattern"])
         else:
@@ -75,6 +75,13 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
         )
         fragment.hyper_nodes.append(found)
     return fragment
+
+
+def _name(at: Field) -> str:
+    at.mapping()
+    if at["name"].value in (None, ""):
+        at["name"].error("is missing", "name the node or HyperNode")
+    return at["name"].subdomain()
 
 
 def _pattern(at: Field) -> list[_Pattern]:

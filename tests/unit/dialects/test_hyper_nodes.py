@@ -57,6 +57,8 @@ def test_a_pattern_is_one_of_gos_and_takes_no_longer_than_a_name_is_long(pattern
     [
         (hyper_node("s", member(exactMatch={"name": "n"}), tier=None), "/spec/tier", "is missing"),
         (hyper_node("s", member(exactMatch={"name": "n"}), tier=-1), "/spec/tier", "-1"),
+        (hyper_node("s", member(exactMatch={})), "/spec/members/0/selector/exactMatch/name", "is missing"),
+        (hyper_node("s", member(exactMatch="n")), "/spec/members/0/selector/exactMatch", "is not an object"),
         (hyper_node("s"), "/spec/members", "0"),
         (hyper_node("s", member("Rack", exactMatch={"name": "n"})), "/spec/members/0/type", "is not a type of member"),
         (hyper_node("s", member()), "/spec/members/0/selector", "names 0 of"),
