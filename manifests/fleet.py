@@ -79,7 +79,7 @@ def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
         f"request.userInfo.username != '{USER}' && !authorizer.group('').resource('nodes').check('delete').allowed()"
     )
     return _policy(
-        _RECORD, kinds, ["CREATE", "UPDATE"], others, [(rule, f"{names.DISPATCH} is written by the fleet's hub alone")]
+        _RECORD, kinds, ["CREATE", "UPDATE"], others, [(rule, f"only the fleet's hub writes {names.DISPATCH}")]
     )
 
 
@@ -117,11 +117,11 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
     validations = [
         (
             f"request.operation == 'CREATE' || '{names.ORIGIN_LABEL}' in {before}",
-            "a hub changes and deletes copies only",
+            "a hub changes and deletes only copies",
         ),
         (
             f"request.operation != 'CREATE' || ({' && '.join(made)})",
-            "a hub creates copies only: suspended, marked as such, without a permit",
+            "a hub creates only copies: suspended, marked as such, without a permit",
         ),
         (f"request.operation != 'UPDATE' || ({' && '.join(same)})", "a hub changes nothing of a copy but its permit"),
     ]

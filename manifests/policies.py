@@ -195,7 +195,7 @@ def suspend_validations(family: Family) -> list[dict[str, str]]:
         validation(
             "request.operation != 'UPDATE' || variables.child || !variables.ran\n"
             "|| variables.queue == variables.old_queue",
-            "the queue of a running job does not change: suspend it first",
+            "the queue of a running job cannot change: suspend the job first",
         ),
     ]
 
@@ -206,11 +206,11 @@ def joining_validations() -> list[dict[str, str]]:
         validation(
             "request.operation != 'UPDATE' || variables.child || !variables.gated || variables.was_gated\n"
             "|| !(variables.runs || variables.ran)",
-            "a job that runs does not become one that waits in a queue: suspend it first, or create it again",
+            "a running job cannot begin to wait in a queue: suspend it first, or create it again",
         ),
         validation(
             "request.operation != 'UPDATE' || variables.child || !variables.was_gated || variables.ours",
-            "a job that waits in a queue is not handed to another controller: create it again with managedBy",
+            "a job that waits in a queue cannot be given to another controller: create it again with managedBy",
         ),
         validation(
             "request.operation != 'UPDATE' || variables.child || !variables.by_hand || variables.old_queue == ''\n"
@@ -231,31 +231,31 @@ def job_validations() -> list[dict[str, str]]:
     return [
         validation(
             f"variables.child || {kept}.all(key,\n  variables.annotations[?key] == variables.old_annotations[?key])",
-            "the annotations of tutti.dev are written by Tutti alone",
+            "the annotations of tutti.dev are written only by Tutti",
         ),
         validation(
             # Whoever lifts a hold by un-suspending takes the annotation away with it.
             f"variables.child || !('{names.HOLD}' in variables.annotations)\n"
             f"|| variables.annotations[?'{names.HOLD}'] == variables.old_annotations[?'{names.HOLD}']",
-            "the annotations of tutti.dev are written by Tutti alone",
+            "the annotations of tutti.dev are written only by Tutti",
         ),
         validation(
             # Of a Job without labels of its own the API server makes copies of its template's.
             f"variables.child || {any_of(sorted(OWN_LABELS))}.all(key,\n"
             "  variables.labels[?key] == variables.old_labels[?key]\n"
             "  || variables.labels[?key].orValue('') in variables.gangs + variables.sets)",
-            "the labels of tutti.dev for pod templates are written by Tutti alone, and there alone",
+            "the labels of tutti.dev for pod templates are written only by Tutti, and only there",
         ),
         validation(
             "variables.child\n"
             f"|| variables.gangs.all(gang, variables.gated && gang == '{names.GANG_PENDING}'\n"
             f"  || variables.gated && variables.queue == '' && gang == '{names.GANG_PENDING_IN_NAMESPACE}'\n"
             "  || gang in variables.old_gangs) && variables.old_gangs.all(gang, gang in variables.gangs)",
-            f"the label {names.GANG_LABEL} of a pod template is written by Tutti alone",
+            f"the label {names.GANG_LABEL} of a pod template is written only by Tutti",
         ),
         validation(
             "variables.child || variables.sets.all(name, variables.gated || name in variables.old_sets)",
-            f"the label {names.POD_SET_LABEL} of a pod template is written by Tutti alone",
+            f"the label {names.POD_SET_LABEL} of a pod template is written only by Tutti",
         ),
     ]
 
@@ -275,7 +275,7 @@ def marked_elsewhere(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
         validations=[
             validation(
                 f"request.userInfo.username in {any_of(sorted(writers))}",
-                "the labels of tutti.dev for pod templates are written by Tutti alone, on what waits for it",
+                "the labels of tutti.dev for pod templates are written only by Tutti, on what waits for it",
             )
         ],
     )
@@ -302,7 +302,7 @@ def marked_pods() -> list[dict[str, Any]]:
             validation(
                 f"oldObject != null && {labels}.all(key,\n"
                 "  object.metadata.?labels[?key] == oldObject.metadata.?labels[?key])",
-                f"the labels {' and '.join(sorted(OWN_LABELS))} of a pod are written by Tutti alone",
+                f"the labels {' and '.join(sorted(OWN_LABELS))} of a pod are written only by Tutti",
             )
         ],
     )
@@ -321,9 +321,7 @@ def ledger() -> list[dict[str, Any]]:
         [rule("", ["configmaps"], ["CREATE", "UPDATE"])],
         constraints={"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": names.SYSTEM_NAMESPACE}}},
         matchConditions=[NOT_OURS, {"name": "index-or-page", "expression": block(of_the_ledger)}],
-        validations=[
-            validation("false", "the ledger is written by tutti-reconciler alone; delete it to have it rebuilt")
-        ],
+        validations=[validation("false", "only tutti-reconciler writes the ledger; delete it to have it rebuilt")],
     )
 
 
@@ -357,12 +355,12 @@ def gang_pods(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
             validation(
                 f"request.operation == 'CREATE' && request.userInfo.username in {controllers}\n"
                 f"|| {own}.all(key, variables.annotations[?key] == variables.old_annotations[?key])",
-                "the annotations of tutti.dev are written by Tutti alone",
+                "the annotations of tutti.dev are written only by Tutti",
             ),
             validation(
                 f"request.operation != 'UPDATE' || object.metadata.?labels[?'{names.POD_SET_LABEL}']\n"
                 f"== oldObject.metadata.?labels[?'{names.POD_SET_LABEL}']",
-                f"the label {names.POD_SET_LABEL} of a pod does not change",
+                f"the label {names.POD_SET_LABEL} of a pod cannot change",
             ),
             validation(
                 "request.operation != 'CREATE' || object.spec.?nodeName.orValue('') == ''",
@@ -370,11 +368,11 @@ def gang_pods(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
             ),
             validation(
                 "request.operation != 'UPDATE' || variables.gang == variables.old_gang",
-                f"the label {names.GANG_LABEL} of a pod does not change",
+                f"the label {names.GANG_LABEL} of a pod cannot change",
             ),
             validation(
                 f"request.operation != 'UPDATE' || {gate.format(root='object')} || !{gate.format(root='oldObject')}",
-                f"the scheduling gate {names.SCHEDULING_GATE} is lifted by Tutti alone",
+                f"only Tutti lifts the scheduling gate {names.SCHEDULING_GATE}",
             ),
         ],
     )

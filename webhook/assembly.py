@@ -156,7 +156,7 @@ class WebhookParts:
     def problems(self) -> list[str]:
         """Return what it has to read before it may decide."""
         unmet = self.forwarder is not None and not self.forwarder.met
-        return [*(["not read yet: which other replicas there are"] if unmet else ()), *unsynced(self.view)]
+        return [*(["the list of replicas has not been read yet"] if unmet else ()), *unsynced(self.view)]
 
     async def run(self) -> None:
         """Keep the view and the picture of the peers current until cancelled."""

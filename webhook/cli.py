@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Gang admission for Kubernetes: a gang of pods starts whole or not at all.",
-    epilog="Exit status: 0 done, 1 could not be done, 2 something given is wrong, 130 interrupted.",
+    epilog="Exit status: 0 done, 1 could not be done, 2 wrong input, 130 interrupted.",
 )
 policy_app = typer.Typer(no_args_is_help=True, help="Work with queues and quota written in files.")
 fleet_app = typer.Typer(no_args_is_help=True, help="Manage the members of a fleet's hub.")
@@ -136,14 +136,14 @@ def queues(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show only this one, in full: limits, what it borrows and lends.",
+            help="Show only this queue, in full: limits, what it borrows and lends.",
             autocompletion=completion_names.queues,
         ),
     ] = None,
     sort: Annotated[
-        Sort | None, typer.Option("--sort", help="Print a list sorted by this, instead of the tree.")
+        Sort | None, typer.Option("--sort", help="Print a list sorted by this column instead of the tree.")
     ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
@@ -174,14 +174,16 @@ def demo(
 @app.command("try", rich_help_panel=_FILES)
 def try_files(  # noqa: PLR0917
     files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, directories, or - for standard input.")],
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
     one_cycle: Annotated[
         bool, typer.Option("--one-cycle", help="Run one cycle instead of repeating until nothing changes.")
     ] = False,
     one_head_per_queue: Annotated[
         bool, typer.Option("--one-head-per-queue", help="A cycle considers only the head of each queue, as in Kueue.")
     ] = False,
-    now: Annotated[str | None, typer.Option(help="The time: RFC 3339 or Unix seconds. Default: the clock.")] = None,
+    now: Annotated[
+        str | None, typer.Option(help="The time to decide at: RFC 3339 or Unix seconds. Default: now.")
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Dry run: which gangs of these files would start, which would be stopped, why the others would wait.
@@ -221,7 +223,7 @@ def simulate(  # noqa: PLR0917
         typer.Option(help="Simulate nodes: SIZE (enough for the quota), COUNTxSIZE (64x8), or a file of Nodes."),
     ] = None,
     print_policy: Annotated[bool, typer.Option("--print-policy", help="Only print the built-in policy.")] = False,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print it.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
     config: ConfigOption = None,
 ) -> None:
     """Replay a job log under policies, side by side: waits, slowdown, utilisation, preemptions, what sharing cost.
@@ -318,7 +320,7 @@ def fleet_lost(
     member: Annotated[str, typer.Argument(help="The member that will not come back.")],
     kubeconfig: KubeconfigOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be offered elsewhere.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also when it has no gang: it may be no member.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if it has no gang and may not be a member.")] = False,
 ) -> None:
     """Declare a member lost: its gangs are offered elsewhere. Stop the member first, or a gang may run twice."""
     from webhook.commands import fleet  # noqa: PLC0415

@@ -21,7 +21,7 @@ EVICTED = Counter(
 WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by reason.", ["reason"])
 RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger.")
 LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of all reservations in the ledger.")
-LEDGER_PAGES = Gauge("tutti_ledger_pages", "Objects that hold reservations beside the index.")
+LEDGER_PAGES = Gauge("tutti_ledger_pages", "Objects that hold reservations, besides the index.")
 LEDGER_WRITES = Counter(
     "tutti_ledger_writes_total", "Writes to the ledger, by outcome; an occasional conflict is normal.", ["outcome"]
 )
@@ -30,14 +30,14 @@ LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing 
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
 STEPPED_DOWN = Counter(
     "tutti_stepped_down_total",
-    "Leaderships that ended while the process went on: it lost the lease, or may not write the ledger.",
+    "Terms that ended while the process went on, because it lost the lease or may not write the ledger.",
     ["why"],
 )
 LEADING_DENIED = Gauge(
     "tutti_leading_denied",
     "1 while this replica may not read or take over the ledger: it tries again within a minute.",
 )
-EPOCH = Gauge("tutti_ledger_epoch", "Number of the current leadership: how often it changed.")
+EPOCH = Gauge("tutti_ledger_epoch", "Number of the current term; it grows at every take-over.")
 CYCLE_SECONDS = Histogram(
     "tutti_cycle_duration_seconds",
     "Time of one decision cycle without its I/O.",
@@ -56,12 +56,12 @@ BROKEN_JOBS = Counter(
 )
 REGISTRATION_FAULTS = Gauge(
     "tutti_registration_faults",
-    "Where our webhook registrations ask less than those that ship, or ask somebody else: jobs may bypass their"
-    " queues. tutti status says where; apply the manifests again.",
+    "Places where our webhook registrations ask for less than those that ship with this release, or ask another"
+    " server: jobs may bypass their queues. tutti status names them; apply the manifests again.",
 )
 REGISTRATION_LAPSES = Counter(
     "tutti_registration_lapses_total",
-    "How often a webhook registration of ours was weakened and put back, or may have been while nobody watched."
+    "How often one of our webhook registrations was weakened and put back, or may have been while nobody watched."
     " The audit log says who wrote it.",
 )
 UNREADABLE_OBJECTS = Counter(
@@ -72,8 +72,8 @@ UNREADABLE_OBJECTS = Counter(
 )
 UNREAD_KINDS = Gauge(
     "tutti_unread_kinds",
-    "1 while the API server refuses to list it:"
-    " look at the conversion webhook of the CRD, or at our rights. "
+    "1 while the API server refuses to list this kind:"
+    " check the conversion webhook of the CRD, and our rights. "
     "Jobs that cannot be judged without it wait (KindUnread) or are refused; others are not affected. "
     "Policy and nodes stay as they were last read.",
     ["kind"],
@@ -111,12 +111,16 @@ QUEUE_BORROWED = Gauge("tutti_queue_borrowed", "What a queue uses beyond its nom
 QUEUE_LENT = Gauge("tutti_queue_lent", "What others use of a queue's quota.", _QUEUE)
 QUEUE_LIMIT = Gauge("tutti_queue_limit", "The most that a queue may use while all others are idle.", _QUEUE)
 COHORT_NOMINAL = Gauge("tutti_cohort_nominal", "A cohort's own quota and what its children lend to it.", _COHORT)
-COHORT_USAGE = Gauge("tutti_cohort_usage", "What is charged to a cohort: beyond what its queues keep.", _COHORT)
+COHORT_USAGE = Gauge(
+    "tutti_cohort_usage", "What is charged to a cohort, beyond what its queues keep to themselves.", _COHORT
+)
 COHORT_BORROWED = Gauge("tutti_cohort_borrowed", "What a cohort uses of its parent's quota.", _COHORT)
 COHORT_LENT = Gauge("tutti_cohort_lent", "What its parent's other children use of a cohort's quota.", _COHORT)
 QUEUE_WAITING = Gauge("tutti_queue_waiting_gangs", "Gangs that wait, by queue.", ["queue"])
 QUEUE_RUNNING = Gauge("tutti_queue_running_gangs", "Gangs that hold quota and are not being stopped.", ["queue"])
-QUEUE_ACTIVE = Gauge("tutti_queue_active", "1 while a queue admits gangs, 0 while it is stopped or wrong.", ["queue"])
+QUEUE_ACTIVE = Gauge(
+    "tutti_queue_active", "1 while a queue admits gangs, 0 while it is stopped or misconfigured.", ["queue"]
+)
 
 _named: set[str] = set()
 

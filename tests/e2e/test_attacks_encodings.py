@@ -73,7 +73,7 @@ def test_a_body_in_protobuf_is_judged_as_one_in_json(owner: Kubectl, admin: Kube
     # A controller may write the status in between, which is a conflict and no judgement.
     bare = stored.replace(b"NonIndexedP\x01", b"NonIndexedP\x00")
     status, told = send(owner, "PUT", path, bare, kind=PROTOBUF)
-    assert (status, b"un-suspended by Tutti alone" in told) == (403, True), told
+    assert (status, b"only Tutti un-suspends it" in told) == (403, True), told
     unlabelled = stored.replace(b"tutti.dev/queue-name", b"tutti.dev/queue-nams")
     status, told = send(owner, "PUT", path, unlabelled, kind=PROTOBUF)
     assert status == 403, told

@@ -222,8 +222,8 @@ def test_a_stolen_token_that_takes_a_webhook_out_of_our_registration_is_told(
     finally:
         kubectl("replace", "-f", "-", stdin=json.dumps(stored))
     wait_until(lambda: counted("lapses_total") == lapses + 1 and counted("faults") == 0, what="both are counted")
-    wait_until(lambda: any(f"webhook {HOOK} is not there" in each for each in told()), what="that it was out is told")
-    wait_until(lambda: any("asks again what it should" in each for each in told()), what="that it is back is told")
+    wait_until(lambda: any(f"webhook {HOOK} is missing" in each for each in told()), what="that it was out is told")
+    wait_until(lambda: any("is complete again" in each for each in told()), what="that it is back is told")
 
 
 @pytest.mark.parametrize("authority", ["", b64encode(Authority("theirs").pem).decode()])

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("tutti")
 
 FOREIGN = "kueue.x-k8s.io/multikueue"
 GANG = "tutti.dev/gang"
-OURS = "is written by Tutti alone"
+OURS = "is written only by Tutti"
 
 
 def refused_create(owner: Kubectl, manifest: Manifest) -> str:
@@ -134,7 +134,7 @@ def test_a_gang_is_not_given_to_another_controller(owner: Kubectl, admin: Kubect
     owner.create(pytorchjob("waiting", 1, pod_template(container="pytorch"), QUEUE))
     for name in ("gang", "waiting"):
         message = refused_patch(owner, "pytorchjob", name, {"spec": {"runPolicy": {"managedBy": FOREIGN}}})
-        assert "is not set to another controller" in message
+        assert "cannot be set to another controller" in message
         unlabelled = {"metadata": {"labels": {"tutti.dev/queue-name": None}}}
         refused_patch(owner, "pytorchjob", name, unlabelled | {"spec": {"runPolicy": {"managedBy": FOREIGN}}})
 

@@ -60,10 +60,10 @@ def test_server_side_apply_by_force_takes_nothing_of_a_gang_that_waits(owner: Ku
             started = copy.deepcopy(manifest)
             holder = started["spec"].setdefault("runPolicy", {}) if kind == "pytorchjob" else started["spec"]
             holder["suspend"] = False
-            assert "un-suspended by Tutti alone" in owner.refused(*apply, stdin=yaml.safe_dump(started))
+            assert "only Tutti un-suspends it" in owner.refused(*apply, stdin=yaml.safe_dump(started))
             forged = copy.deepcopy(manifest)
             forged["metadata"]["annotations"] = {"tutti.dev/admission": "{}"}
-            assert "is written by Tutti alone" in owner.refused(*apply, stdin=yaml.safe_dump(forged))
+            assert "is written only by Tutti" in owner.refused(*apply, stdin=yaml.safe_dump(forged))
             unlabelled = copy.deepcopy(manifest)
             unlabelled["metadata"]["labels"] = {"tutti.dev/queue-name": ""}
             assert "but not none" in owner.refused(*apply, stdin=yaml.safe_dump(unlabelled))
@@ -105,7 +105,7 @@ def test_a_job_that_is_replaced_whole_is_judged_as_it_is_when_changed(owner: Kub
         (started["spec"]["runPolicy"] if kind == "pytorchjob" else started["spec"])["suspend"] = False
         replace = partial(owner.refused, "replace", "-f", "-", stdin=json.dumps(started))
         # Its controller may write its status between kubectl's reading and writing: that conflict is no judgement.
-        wait_until(lambda replace=replace: "un-suspended by Tutti alone" in replace(), what=f"the {kind} is judged")
+        wait_until(lambda replace=replace: "only Tutti un-suspends it" in replace(), what=f"the {kind} is judged")
         group, _, _ = stored["apiVersion"].partition("/")
         other = stored | {"apiVersion": f"{group}/v9"}
         assert "no matches for kind" in owner.refused("replace", "-f", "-", stdin=json.dumps(other))

@@ -101,7 +101,7 @@ def owned_by(owner: Kubectl, api_version: str, kind: str) -> Manifest:
 @each_kind
 def test_a_waiting_gang_cannot_be_un_suspended_by_hand(citizen: Kubectl, kind: str) -> None:
     message = refused_patch(citizen, kind, at(SUSPEND[kind], False), "waiting")
-    assert f"waits in queue {QUEUE} and is un-suspended by Tutti alone" in message
+    assert f"waits in queue {QUEUE}, and only Tutti un-suspends it" in message
     assert f"kubectl get workloads -n {citizen.namespace}" in message
     assert suspended(citizen, kind, "waiting")
 
@@ -140,7 +140,7 @@ def test_whichever_queue_label_a_gang_has_it_is_stored_suspended(
 def test_a_waiting_gang_cannot_drop_its_queue_and_start_at_once(citizen: Kubectl, kind: str) -> None:
     unlabelled = {"metadata": {"labels": dict.fromkeys(("tutti.dev/queue-name", "kueue.x-k8s.io/queue-name"))}}
     message = refused_patch(citizen, kind, at(SUSPEND[kind], False) | unlabelled, "waiting")
-    assert "un-suspended by Tutti alone" in message
+    assert "only Tutti un-suspends it" in message
     assert suspended(citizen, kind, "waiting")
 
 
@@ -152,7 +152,7 @@ def test_server_side_apply_can_neither_start_a_waiting_gang_nor_grow_a_running_o
     apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
     owner(*apply, stdin=yaml.safe_dump(manifest))
     started = manifest | {"spec": manifest["spec"] | {"suspend": False}}
-    assert "un-suspended by Tutti alone" in owner.refused(*apply, stdin=yaml.safe_dump(started))
+    assert "only Tutti un-suspends it" in owner.refused(*apply, stdin=yaml.safe_dump(started))
     set_gpus(admin, 2)
     running(owner, 2)
     owner(*apply, stdin=yaml.safe_dump(manifest))
@@ -333,7 +333,7 @@ def test_a_waiting_job_may_name_another_queue_but_not_none(citizen: Kubectl) -> 
     assert "it may name another queue, but not none" in citizen.refused(
         "label", "job", "leaving", "tutti.dev/queue-name-"
     )
-    assert "un-suspended by Tutti alone" in refused_patch(citizen, "job", {"spec": {"suspend": False}}, "leaving")
+    assert "only Tutti un-suspends it" in refused_patch(citizen, "job", {"spec": {"suspend": False}}, "leaving")
     citizen("label", "job", "leaving", "tutti.dev/queue-name=other", "--overwrite")
 
 
@@ -349,7 +349,7 @@ def test_a_running_job_that_never_waited_cannot_be_labelled(owner: Kubectl, admi
 
 
 def test_tuttis_annotations_and_labels_are_not_edited_by_hand(citizen: Kubectl) -> None:
-    ours = "is written by Tutti alone"
+    ours = "is written only by Tutti"
     assert ours in citizen.refused("annotate", "job", "gang", "tutti.dev/admission={}", "--overwrite")
     assert ours in citizen.refused("annotate", "job", "gang", "tutti.dev/requeue={}")
     name = citizen.pods("job-name=gang")[0]["metadata"]["name"]

@@ -132,7 +132,7 @@ def test_a_users_own_kind_waits_starts_whole_and_returns_its_quota_like_any_othe
     owner.create(sweep(actors=2))
     assert owner.get(KIND, "search")["spec"]["suspend"] is True
     message = owner.refused("patch", KIND, "search", "--type=merge", '--patch={"spec": {"suspend": false}}')
-    assert f"waits in queue {QUEUE} and is un-suspended by Tutti alone" in message
+    assert f"waits in queue {QUEUE}, and only Tutti un-suspends it" in message
     why = wait_until(lambda: told(owner, "search", "Queued"), what="it says why it waits")[-1]
     assert "asks 3 nvidia.com/gpu" in why
 

@@ -281,13 +281,13 @@ def test_a_member_lets_a_hub_touch_its_copies_only(world: FleetClusters) -> None
     copy = marked(plain, "kept")
     member.create(plain | {"spec": plain["spec"] | {"suspend": True}})
     wait_until(
-        lambda: "copies only" in refused_create(member, plain | {"metadata": {"name": "own"}}), 20, what="policy"
+        lambda: "only copies" in refused_create(member, plain | {"metadata": {"name": "own"}}), 20, what="policy"
     )
     for bad in (
         marked(plain, "permitted", {names.PERMIT: "x"}),
         plain | {"metadata": plain["metadata"] | {"name": "unmarked"}},
     ):
-        assert "copies only" in refused_create(member, bad)
+        assert "only copies" in refused_create(member, bad)
     member("create", "-f", "-", AS_HUB, stdin=yaml.safe_dump(copy))
     permit = f'--patch={{"metadata": {{"annotations": {{"{names.PERMIT}": "none"}}}}}}'
     for change in ('{"spec": {"parallelism": 2}}', '{"metadata": {"labels": {"other": "x"}}}'):
@@ -295,7 +295,7 @@ def test_a_member_lets_a_hub_touch_its_copies_only(world: FleetClusters) -> None
         assert "nothing of a copy but its permit" in refusal
     member("patch", "job", "kept", "--type=merge", permit, AS_HUB)
     for act in (("patch", "job", "theirs", "--type=merge", permit), ("delete", "job", "theirs", "--wait=false")):
-        assert "copies only" in member.refused(*act, AS_HUB)
+        assert "only copies" in member.refused(*act, AS_HUB)
     member("delete", "job", "kept", "--wait=false", AS_HUB)
     member.delete("job", "theirs")
 
@@ -310,7 +310,7 @@ def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: FleetClusters) -
         bad = yaml.safe_dump(job | {"metadata": job["metadata"] | lie})
         wait_until(
             lambda bad=bad: (
-                "by the fleet's hub alone"
+                "only the fleet's hub writes"
                 in world.hub.refused("create", "-f", "-", tenant, "--dry-run=server", stdin=bad)
             ),
             20,
@@ -318,7 +318,7 @@ def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: FleetClusters) -
         )
     world.hub("create", "-f", "-", tenant, stdin=yaml.safe_dump(job))
     refusal = world.hub.refused("annotate", "job", "elsewhere", "--overwrite", f"{names.DISPATCH}=gone", tenant)
-    assert "by the fleet's hub alone" in refusal
+    assert "only the fleet's hub writes" in refusal
     world.hub("label", "job", "elsewhere", "team=a", tenant)
     world.hub.delete("job", "elsewhere")
 

@@ -256,7 +256,7 @@ def test_a_job_of_another_project_is_held_started_and_guarded_through_its_real_d
     held = owner.get(case.kind, "train")
     assert held["spec"]["suspend"] is True, "it is stored suspended"
     message = refused_patch(owner, case, {"spec": {"suspend": False}})
-    assert f"waits in queue {QUEUE} and is un-suspended by Tutti alone" in message
+    assert f"waits in queue {QUEUE}, and only Tutti un-suspends it" in message
     refused_patch(owner, case, {"metadata": {"labels": {names.QUEUE_LABELS[0]: None}}, "spec": {"suspend": False}})
     why = wait_until(lambda: told(owner, "train", "Queued"), what="it says why it waits")[-1]
     assert f"asks 2 {GPU}" in why

@@ -368,9 +368,9 @@ def test_policies_let_nobody_but_the_reconciler_start_a_queued_job(
 
 def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kubectl) -> None:
     here.create(job("plain"))
-    assert "written by Tutti alone" in here.refused("annotate", "job", "plain", "tutti.dev/admission=forged")
+    assert "written only by Tutti" in here.refused("annotate", "job", "plain", "tutti.dev/admission=forged")
     forged = job("forged", labels={"tutti.dev/gang": "0b5e6f1c"})
-    with pytest.raises(AssertionError, match="written by Tutti alone"):
+    with pytest.raises(AssertionError, match="written only by Tutti"):
         here.create(forged)
     here.create(suspended(job("marked", queue=QUEUE, labels={"tutti.dev/gang": "pending"})))
     assert "only Tutti starts" in here.refused("patch", "job", "marked", "--type=merge", UNQUEUED_AND_STARTED)
@@ -382,28 +382,28 @@ def test_policies_keep_the_labels_of_gangs_off_whatever_is_of_none(twin: Kubectl
     squatting = {key: "0b5e6f1c"}
     change = "--patch=" + json.dumps({"spec": {"template": {"metadata": {"labels": squatting}}}})
     for make, kind in ((job, "job"), (serving, "deployment")):
-        with pytest.raises(AssertionError, match="written by Tutti alone"):
+        with pytest.raises(AssertionError, match="written only by Tutti"):
             here.create(make("squat", labels=squatting))
         here.create(suspended(make("plain")) if kind == "job" else make("plain"))
-        assert "written by Tutti alone" in here.refused("patch", kind, "plain", "--type=merge", change)
-    with pytest.raises(AssertionError, match="written by Tutti alone"):
+        assert "written only by Tutti" in here.refused("patch", kind, "plain", "--type=merge", change)
+    with pytest.raises(AssertionError, match="written only by Tutti"):
         here.create(jobset("squat", labels=squatting))
-    assert "written by Tutti alone" in here.refused("label", "job", "plain", f"{key}=0b5e6f1c")
-    with pytest.raises(AssertionError, match=r"written by Tutti alone|made by the controller"):
+    assert "written only by Tutti" in here.refused("label", "job", "plain", f"{key}=0b5e6f1c")
+    with pytest.raises(AssertionError, match=r"written only by Tutti|made by the controller"):
         here.create(pod("squat", labels=squatting))
     here.create(pod("plain"))
     told = here.refused("label", "pod", "plain", f"{key}=0b5e6f1c")
-    assert "written by Tutti alone" in told or "does not change" in told
+    assert "written only by Tutti" in told or "cannot change" in told
 
 
 @pytest.mark.parametrize("key", sorted(OWN_ANNOTATIONS))
 def test_policies_keep_our_annotations_off_jobs_and_the_pods_of_gangs(twin: Kubectl, here: Kubectl, key: str) -> None:
     here.create(suspended(job("queued", queue=QUEUE)))
-    assert "written by Tutti alone" in here.refused("annotate", "job", "queued", f"{key}=x")
+    assert "written only by Tutti" in here.refused("annotate", "job", "queued", f"{key}=x")
     waiting = pod("waiting", labels={"tutti.dev/gang": "pending"})
     waiting["spec"]["schedulingGates"] = [{"name": "tutti.dev/admission"}]
     here.create(waiting)
-    assert "written by Tutti alone" in here.refused("annotate", "pod", "waiting", f"{key}=x")
+    assert "written only by Tutti" in here.refused("annotate", "pod", "waiting", f"{key}=x")
 
 
 def serving(name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
@@ -416,13 +416,13 @@ def test_policies_judge_a_change_that_makes_a_job_wait_as_its_creation(twin: Kub
     foreign["spec"]["runPolicy"] = {"managedBy": "kueue.x-k8s.io/multikueue"}
     here.create(foreign)
     back = '--patch={"spec":{"runPolicy":{"managedBy":null}}}'
-    assert "does not become one that waits" in here.refused("patch", "pytorchjob", "flip", "--type=merge", back)
+    assert "cannot begin to wait" in here.refused("patch", "pytorchjob", "flip", "--type=merge", back)
     here.create(job("free"))
     assert "queue of a running job" in here.refused("label", "job", "free", "tutti.dev/queue-name=team")
     waiting = pytorchjob("waiting", queue=QUEUE)
     here.create(waiting | {"spec": waiting["spec"] | {"runPolicy": {"suspend": True}}})
     away = '--patch={"spec":{"runPolicy":{"managedBy":"kueue.x-k8s.io/multikueue"}}}'
-    assert "is not handed to another" in here.refused("patch", "pytorchjob", "waiting", "--type=merge", away)
+    assert "cannot be given to another" in here.refused("patch", "pytorchjob", "waiting", "--type=merge", away)
 
 
 def test_policies_let_no_job_leave_the_queues_of_a_namespace_where_all_wait(twin: Kubectl, here: Kubectl) -> None:
@@ -446,8 +446,8 @@ def test_policies_keep_gang_pods_to_their_controllers(alone: Cluster, twin: Kube
     waiting["spec"]["schedulingGates"] = [{"name": "tutti.dev/admission"}]
     here.create(waiting)
     lifting = '--patch=[{"op":"remove","path":"/spec/schedulingGates/0"}]'
-    assert "lifted by Tutti alone" in here.refused("patch", "pod", "waiting", "--type=json", lifting)
-    assert "does not change" in here.refused("label", "pod", "waiting", "tutti.dev/gang-")
+    assert "only Tutti lifts the scheduling gate" in here.refused("patch", "pod", "waiting", "--type=json", lifting)
+    assert "cannot change" in here.refused("label", "pod", "waiting", "tutti.dev/gang-")
     here("label", "pod", "waiting", "team=a")
 
 
@@ -455,19 +455,19 @@ def test_policies_give_the_ledger_one_writer_and_leave_deleting_it_to_administra
     alone: Cluster, twin: Kubectl
 ) -> None:
     system = twin.in_namespace("tutti-system")
-    assert "tutti-reconciler alone" in system.refused("create", "configmap", "tutti-ledger")
+    assert "only tutti-reconciler writes the ledger" in system.refused("create", "configmap", "tutti-ledger")
     account(alone, "tutti-reconciler", "tutti-system")("create", "configmap", "tutti-ledger")
-    assert "tutti-reconciler alone" in system.refused("label", "configmap", "tutti-ledger", "team=a")
+    assert "only tutti-reconciler writes the ledger" in system.refused("label", "configmap", "tutti-ledger", "team=a")
     system("delete", "configmap", "tutti-ledger")
     # So have its pages, and nothing else becomes one by its label.
     page = "tutti-ledger-page-1-1"
-    assert "tutti-reconciler alone" in system.refused("create", "configmap", page)
+    assert "only tutti-reconciler writes the ledger" in system.refused("create", "configmap", page)
     account(alone, "tutti-reconciler", "tutti-system")("create", "configmap", page)
-    assert "tutti-reconciler alone" in system.refused("label", "configmap", page, "team=a")
+    assert "only tutti-reconciler writes the ledger" in system.refused("label", "configmap", page, "team=a")
     system("delete", "configmap", page)
     system("create", "configmap", "notes")
     label = "tutti.dev/ledger-page=tutti-ledger"
-    assert "tutti-reconciler alone" in system.refused("label", "configmap", "notes", label)
+    assert "only tutti-reconciler writes the ledger" in system.refused("label", "configmap", "notes", label)
     system("label", "configmap", "notes", "team=a")
     system("delete", "configmap", "notes")
 

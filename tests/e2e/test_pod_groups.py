@@ -152,7 +152,7 @@ def test_pods_written_for_kueue_start_whole_and_a_failed_ones_place_is_its_repla
 
     assert f"annotation {names.KUEUE_POD_COUNT}: absent" in refused(counted_pod("odd", None))
     assert "0: is not a number of pods" in refused(counted_pod("odd", "0"))
-    assert "another gang than PodGroup 'other'" in refused(counted_pod("odd", **{LABEL: "other"}))
+    assert "a different gang from PodGroup 'other'" in refused(counted_pod("odd", **{LABEL: "other"}))
     relabel = owner.refused("label", "pod", "crew-0", f"{names.KUEUE_POD_GROUP}-")
     assert "PodGroup of a pod cannot change (it is crew)" in relabel
     owner.create(counted_pod("crew-2"))
@@ -267,7 +267,7 @@ def test_a_volcano_job_is_stored_with_gates_and_its_pods_go_when_it_is_admitted(
     assert reserved(admin) == 2
     made_by_volcano(admin, stored, 2)
     stays(lambda: (running(owner), waiting(owner)) == (2, 1), 2, "a third has no place")
-    assert "is written by Tutti alone" in owner.refused(
+    assert "is written only by Tutti" in owner.refused(
         "create", "-f", "-", stdin=json.dumps(pod("forged", template | {"metadata": template["metadata"]}))
     )
     admin("delete", kind, "sim", "--wait=false")

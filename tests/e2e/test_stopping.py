@@ -69,7 +69,7 @@ def test_a_gang_whose_pods_pod_security_refuses_gives_way_and_returns_with_back_
     owner.apply(job("refused", 4, privileged_template(), QUEUE))
     wait_until(lambda: list(reservations(admin)) == ["refused"], what="it is admitted first")
     shown = wait_until(lambda: _starting(owner), what="its workload says what it lacks and until when")
-    assert "where pods are missing, an event of the job" in shown
+    assert "if pods are missing, an event of the job" in shown
     assert "unless 4 of its pods run by then" in shown
     owner.apply(job("next", 4, pod_template(), QUEUE))
     running(owner, "next", 4)

@@ -170,7 +170,7 @@ def test_with_the_policies_alone_a_gang_still_waits_and_starts_whole(policies_on
     assert owner.get("job", "gang")["spec"]["suspend"] is True
     start = ("patch", "job", "gang", "--type=merge", f"--patch={json.dumps(START)}")
     assert "only Tutti starts" in owner.refused(*start)
-    assert "written by Tutti alone" in owner.refused("annotate", "job", "gang", "tutti.dev/admission=forged")
+    assert "written only by Tutti" in owner.refused("annotate", "job", "gang", "tutti.dev/admission=forged")
     set_gpus(admin, 2)
     runs(owner, "job-name=gang", 2)
     assert reserved(admin) == 2

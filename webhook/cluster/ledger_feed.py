@@ -51,7 +51,7 @@ class LedgerFeed:
         self._timer: asyncio.TimerHandle | None = None
 
     def index_changed(self, _feed: str, _old: Plain | None, new: Plain | None) -> None:
-        """Take in the index. Before the first ledger is written it holds the lease alone."""
+        """Take in the index. Before the first ledger is written it holds only the lease."""
         lease = None if new is None else paths.find(new.document, ("metadata", "annotations", names.LEASE_ANNOTATION))
         if isinstance(lease, str):
             self._lease_seen(lease)

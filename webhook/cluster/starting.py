@@ -52,7 +52,7 @@ def lacking(
     pods = list(view.fences.pods_of(job.namespace, job.uid))
     found = [pods_word(pods)]
     if not reservation.adopted and sum(pod.live or pod.terminal for pod in pods) < sum(reservation.counts.values()):
-        found.append("where pods are missing, an event of the job, or of what creates them, says why")
+        found.append("if pods are missing, an event of the job, or of what creates its pods, says why")
     found.append(_stopped_when(job, reservation, view, settings, lost_seconds, pods))
     return tuple(text for text in found if text)
 

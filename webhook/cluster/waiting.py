@@ -24,7 +24,7 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     if job.left_over and view.policy.queue_of(job.namespace, None) is None:
         return Reason(
             Code.MISCONFIGURED,
-            "it was made for another gang, which was deleted from above it, and names no queue of its own",
+            "it was created for another gang, whose job has been deleted, and names no queue of its own",
             help=f"label it with {names.QUEUE_LABELS[0]}, or delete it",
         )
     if job.admission_gates:
@@ -84,7 +84,7 @@ def _unread(job: JobRecord, gang: Gang, view: View) -> Reason | None:
     return Reason(
         Code.KIND_UNREAD,
         f"Tutti cannot read {topic}: {view.unread[topic]}",
-        help="it continues once the API server lists them; look at their CRD's conversion webhook and Tutti's rights",
+        help="it continues once the API server lists them; check their CRD's conversion webhook and Tutti's rights",
     )
 
 
@@ -108,6 +108,6 @@ def write_refused(why: str) -> Reason:
     """Return the reason of a gang whose job somebody lets nobody write."""
     return Reason(
         Code.WRITE_REFUSED,
-        f"what Tutti writes on the job is refused: {why}",
+        f"Tutti's write to the job is refused: {why}",
         help="correct the job or whatever refuses it; Tutti tries again twice a minute",
     )

@@ -58,7 +58,7 @@ class Asked:
 
 def parsed(arguments: Sequence[str]) -> Asked:
     """Return what was asked; ends the process with 2 where it is no question, and with 0 after a question for help."""
-    usage = "kubectl amc get|describe|logs (-M | -m MEMBER) [-n NAMESPACE] [what kubectl takes]"
+    usage = "kubectl amc get|describe|logs (-M | -m MEMBER) [-n NAMESPACE] [kubectl's own arguments]"
     parser = argparse.ArgumentParser("kubectl amc", usage, allow_abbrev=False)
     parser.description = "Read objects, or logs of pods, in the members of a fleet, from its hub."
     parser.add_argument("verb", choices=_VERBS, help="it only reads: jobs are changed in the hub")
@@ -73,7 +73,7 @@ def parsed(arguments: Sequence[str]) -> Asked:
     if not known.all_members and not known.member:
         parser.error("-m needs the name of a member")
     if known.all_members and known.verb == "get" and (bad := _for_one(words)):
-        parser.error(f"{bad} is for one member: -m MEMBER instead of -M")
+        parser.error(f"{bad} works with one member: write -m MEMBER instead of -M")
     return Asked(known.verb, tuple(words), known.member, known.namespace, known.kubeconfig)
 
 
@@ -126,7 +126,7 @@ async def _data(api: Api, path: str) -> Mapping[str, object]:
     try:
         return paths.find_mapping(orjson.loads(await api.request("GET", path)), ("data",))
     except Forbidden as error:
-        raise TuttiError(f"{error}; who uses kubectl amc needs the right to get this Secret of the hub") from error
+        raise TuttiError(f"{error}; to use kubectl amc you need the right to get this Secret in the hub") from error
 
 
 def _harmless(name: str, secret: str, encoded: object) -> str:

@@ -18,7 +18,7 @@ async def account(kubeconfig: Path | None) -> None:
     async with terminal.cluster(own) as api:
         written, until = await made(api, own)
     sys.stdout.write(written)
-    sys.stderr.write(f"good until {until}: give the hub a new one before then\n")
+    sys.stderr.write(f"valid until {until}: give the hub a new one before then\n")
 
 
 async def found(member: str, kubeconfig: Path | None) -> None:

@@ -131,11 +131,11 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
         raise WrongName(f"{job} has ended: there is nothing to hold")
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
         await _merge(api, path, obj, _nested(kind.suspend, True))
-        return f"{job}: stops, all its pods at once; it keeps its place and waits until it is released"
+        return f"{job}: all its pods stop at once; it keeps its place and waits until it is released"
     if kind.suspend is None and _is_admitted(obj):
         raise WrongName(f"{job} runs, and a {kind.kind} cannot be stopped and started again; cancel it instead")
     if OWNER_GATE in _gates(obj) or _is_stopped(obj):
-        return f"{job}: is held already"
+        return f"{job}: is already held"
     gates = _gates(obj) if OWNER_GATE in _gates(obj) else [*_gates(obj), OWNER_GATE]
     await _merge(api, path, obj, {"metadata": {"annotations": {names.ADMISSION_GATES: ",".join(gates)}}})
     return f"{job}: does not start until it is released"
@@ -172,7 +172,7 @@ async def top(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     """Move a waiting job before all others of its priority in its queue. Raises Forbidden for who may not."""
     kind, path, obj = await _find(api, job, namespace, kinds)
     if status.finished(kind, obj) is not None or _is_admitted(obj):
-        raise WrongName(f"{job} does not wait: only waiting jobs have a place in a queue")
+        raise WrongName(f"{job} is not waiting: only waiting jobs have a place in a queue")
     await _merge(api, path, obj, {"metadata": {"annotations": {names.TOP: time_text(SystemClock().now())}}})
     return f"{job}: is the first of its priority in its queue; its priority is unchanged, and nothing is stopped for it"
 
@@ -185,7 +185,7 @@ def _kind(word: str, kinds: Kinds) -> JobKind:
     if kind is None:
         raise WrongName(
             f"{word!r} is not a job kind that Tutti knows; write KIND/NAME, for example job/train, or with --selector "
-            "the KIND alone"
+            "only KIND"
         )
     return kind
 
@@ -194,7 +194,7 @@ def _kind_and_name(job: str, kinds: Kinds) -> tuple[JobKind, str]:
     try:
         word, name = kind_and_name(job)
     except WrongName as error:
-        raise WrongName(f"{error}, or with --selector the KIND alone") from None
+        raise WrongName(f"{error}, or with --selector only KIND") from None
     return _kind(word, kinds), name
 
 

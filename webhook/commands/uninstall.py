@@ -153,7 +153,9 @@ class Removal:
             async for namespace in self._list("/api/v1/namespaces", label):
                 name = namespace["metadata"]["name"]
                 body = {"metadata": {"labels": {label: None}}}
-                await self._patched(f"/api/v1/namespaces/{name}", body, MERGE_PATCH, f"Namespace {name}: drop {label}")
+                await self._patched(
+                    f"/api/v1/namespaces/{name}", body, MERGE_PATCH, f"Namespace {name}: remove {label}"
+                )
 
     async def _patched(self, path: str, patch: object, content_type: str, what: str) -> bool:
         """Write one patch; return whether the object needs no second look."""
@@ -243,4 +245,4 @@ def _what(kind: JobKind, obj: Object, patch: Sequence[Mapping[str, Any]]) -> str
     released = any(operation["path"] == suspend for operation in patch)
     held = not released and kind.suspend is not None and paths.find(obj, kind.suspend) is True
     name = f"{kind.kind} {obj['metadata'].get('namespace')}/{obj['metadata']['name']}"
-    return f"{name}: {'un-suspend, ' * released}take off Tutti's labels and annotations{', leave it suspended' * held}"
+    return f"{name}: {'un-suspend, ' * released}remove Tutti's labels and annotations{', leave it suspended' * held}"

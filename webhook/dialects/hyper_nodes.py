@@ -56,7 +56,7 @@ def compile_object(obj: Mapping[str, object]) -> Fragment:
         if len(stated) != 1:
             selector.error(f"names {len(stated)} of {', '.join(_WAYS)}", "write one of them")
         elif kind == KIND and stated != ["exactMatch"]:
-            selector[stated[0]].error("does not find HyperNodes, in Volcano neither", "name one by exactMatch")
+            selector[stated[0]].error("does not find HyperNodes, nor does it in Volcano", "name one by exactMatch")
         elif stated == ["exactMatch"]:
             (below if kind == KIND else nodes).add(_name(selector["exactMatch"]))
         elif stated == ["regexMatch"]:
@@ -95,7 +95,7 @@ def _pattern(at: Field) -> list[_Pattern]:
         why = error.args[0].decode()
     except UnicodeEncodeError:
         # YAML can write half of a character.
-        why = "it is no text"
+        why = "it is not text"
     at.error(f"is not a regular expression of Go: {why}", "correct it")
     return []
 

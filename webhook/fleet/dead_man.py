@@ -159,7 +159,7 @@ class DeadMan:
             return
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
-        await job.write(stored, dispatch.lost(f"nothing was heard of {member} for {waited:.0f} s"))
+        await job.write(stored, dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s"))
 
 
 async def _answers(member: Member) -> bool:

@@ -141,7 +141,7 @@ class Roster:
         except NotFound:
             why = f"is not in {multikueue.NAMESPACE}"
         except (binascii.Error, UnicodeDecodeError):
-            why = f"has a {multikueue.KEY} that is no text"
+            why = f"has a {multikueue.KEY} that is not text"
         raise WrongInput((Problem("Secret", name, why, "create it with tutti fleet account"),))
 
     async def _take(self, name: str, account: Account) -> None:

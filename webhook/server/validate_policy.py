@@ -90,7 +90,9 @@ def validate(request: ReviewRequest, stored: Iterable[Mapping[str, object]], com
     if request.resource == "configmaps" and metadata.get("name") != config_map.NAME:
         return ALLOW
     if request.too_deep:
-        return deny(Refusal.POLICY, f"/: is nested more than {LEVELS_MAX} levels deep; nothing that is read is", 422)
+        return deny(
+            Refusal.POLICY, f"/: is nested more than {LEVELS_MAX} levels deep; no field that Tutti reads is", 422
+        )
     if request.resource == "configmaps":
         return _answer(_config_map(obj, request.old_object, list(stored)))
     return _answer(policy_compiler.validate(obj, stored, compiler, request.old_object))

@@ -175,9 +175,9 @@ async def test_a_member_that_does_not_answer_hides_no_other(kubectl: Path, capfd
         ("get pod", "one of the arguments -M/--all-members -m/--member is required"),
         ("get pod -M -m left", "not allowed with"),
         ("get -M", "say what to get"),
-        ("get pod -M -o yaml", "-o is for one member"),
-        ("get pod -M -ojson", "-ojson is for one member"),
-        ("get pod -M --watch", "--watch is for one member"),
+        ("get pod -M -o yaml", "-o works with one member"),
+        ("get pod -M -ojson", "-ojson works with one member"),
+        ("get pod -M --watch", "--watch works with one member"),
     ],
 )
 def test_what_is_no_question_is_refused_with_what_to_do(

@@ -71,8 +71,8 @@ async def test_a_waiting_job_that_is_held_does_not_start_until_it_is_released() 
         await create(api, waiting_job(pods=3))
         await asyncio.sleep(3)
         assert "does not start until" in await hold(api, "job/train", "team-a")
-        assert "is held already" in await hold(api, "job/train", "team-a")
-        with pytest.raises(WrongName, match="with --selector the KIND alone"):
+        assert "is already held" in await hold(api, "job/train", "team-a")
+        with pytest.raises(WrongName, match="with --selector only KIND"):
             await hold(api, "train", "team-a")
         assert "is deleted" in await cancel(api, "job/first", "team-a")
         await asyncio.sleep(60)
@@ -163,7 +163,7 @@ async def test_a_running_job_that_is_held_stops_whole() -> None:
         await create(api, waiting_job(pods=3))
         await asyncio.sleep(5)
         assert not (await stored(api))["spec"]["suspend"]
-        assert "stops, all its pods" in await hold(api, "job/train", "team-a")
+        assert "all its pods stop at once" in await hold(api, "job/train", "team-a")
         await asyncio.sleep(60)
         assert (await stored(api))["spec"]["suspend"]
         assert names.HOLD in (await stored(api))["metadata"]["annotations"]
@@ -203,7 +203,7 @@ async def test_all_jobs_of_a_sweep_are_chosen_by_their_labels() -> None:
         assert await selected(api, ["jobs"], "sweep=3", "team-a", kinds) == ["jobs/two", "jobs/one"]
         with pytest.raises(WrongName, match="has no jobs with the labels 'sweep=5'"):
             await selected(api, ["jobs"], "sweep=5", "team-a", kinds)
-        with pytest.raises(WrongName, match="with --selector the KIND alone"):
+        with pytest.raises(WrongName, match="with --selector only KIND"):
             await selected(api, ["jobs/one"], "sweep=3", "team-a", kinds)
 
 
@@ -228,7 +228,7 @@ async def test_a_waiting_job_that_is_moved_to_the_top_starts_before_an_older_one
             await create(api, waiting_job(name, pods=3))
             await asyncio.sleep(3)
         assert "first of its priority" in await top(api, "job/younger", "team-a")
-        with pytest.raises(WrongName, match="does not wait"):
+        with pytest.raises(WrongName, match="is not waiting"):
             await top(api, "job/runs", "team-a")
         await asyncio.sleep(2)
         await cancel(api, "job/runs", "team-a")

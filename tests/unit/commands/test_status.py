@@ -76,7 +76,7 @@ async def test_a_webhook_that_was_taken_out_of_a_registration_is_named() -> None
     (_, validating) = shipped()
     fewer = {**validating, "webhooks": [each for each in validating["webhooks"] if each["name"] != "policy.tutti.dev"]}
     found = await wrong({REGISTRATION: fewer})
-    assert "ValidatingWebhookConfiguration tutti: webhook policy.tutti.dev is not there" in found["registration"]
+    assert "ValidatingWebhookConfiguration tutti: webhook policy.tutti.dev is missing" in found["registration"]
 
 
 async def test_where_all_is_well_nothing_is_wrong() -> None:
@@ -88,9 +88,13 @@ async def test_where_all_is_well_nothing_is_wrong() -> None:
     [
         ({f"{DEPLOYMENTS}/tutti-webhook": {"spec": {"replicas": 2}}}, "webhook", "0 of 2 replicas are ready"),
         ({f"{DEPLOYMENTS}/tutti-reconciler": {"spec": {"replicas": 0}}}, "reconciler", "0 of 0 replicas are ready"),
-        ({MUTATING: {"webhooks": []}}, "answer", "mutatingwebhookconfigurations/tutti not there or empty"),
+        ({MUTATING: {"webhooks": []}}, "answer", "mutatingwebhookconfigurations/tutti missing or empty"),
         ({REGISTRATION: shipped()[1]}, "certificates", "no readable caBundle"),
-        ({LEDGER: Forbidden(403, "Forbidden", "not yours")}, "ledger", "not yours; this takes the rights of an admin"),
+        (
+            {LEDGER: Forbidden(403, "Forbidden", "not yours")},
+            "ledger",
+            "not yours; this needs an administrator's rights",
+        ),
         (
             {FLAVORS: ApiError(500, "InternalError", "failed calling webhook: x509: certificate has expired")},
             "answer",
@@ -134,9 +138,9 @@ async def test_without_deployments_registration_and_lease_say_whether_all_is_wel
     found = await look(await answers(World(), **well), NOW)  # type: ignore[arg-type]
     texts = {finding.what: finding.text for finding in found if finding.well}
     assert "no Deployment tutti-webhook; registered at tutti-system/tutti-webhook" in texts["webhook"]
-    assert "no Deployment tutti-reconciler; one runs elsewhere and leads" in texts["reconciler"]
+    assert "no Deployment tutti-reconciler; a reconciler elsewhere leads" in texts["reconciler"]
     assert "does not exist: jobs are refused" in (await wrong({**well, SERVICE: GONE}))["webhook"]
-    assert "has no pods without it" in (await wrong({**well, SERVICE: of_pods}))["webhook"]
+    assert "has no pods without that Deployment" in (await wrong({**well, SERVICE: of_pods}))["webhook"]
     assert "nothing is registered" in (await wrong({**well, REGISTRATION: {"webhooks": []}}))["webhook"]
     assert "no replica leads" in (await wrong(well, NOW + 60))["reconciler"]
 
@@ -149,7 +153,7 @@ async def test_an_authority_is_wrong_before_it_has_expired() -> None:
     soon = EXPIRES - datetime.timedelta(days=3)
     alone = {SECRET: GONE}
     assert "the authority lasts" in (await wrong(alone, soon.timestamp()))["certificates"]
-    assert "the authority has expired" in (await wrong(alone, EXPIRES.timestamp() + 60))["certificates"]
+    assert "the authority expired" in (await wrong(alone, EXPIRES.timestamp() + 60))["certificates"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +161,7 @@ async def test_an_authority_is_wrong_before_it_has_expired() -> None:
     [
         (90, 82, None),
         (90, 84, "the serving certificate lasts 6d"),
-        (90, 91, "the serving certificate has expired 24h ago"),
+        (90, 91, "the serving certificate expired 24h ago"),
         (1, 0.8, None),
         (1, 0.95, "the serving certificate lasts 72m"),
     ],

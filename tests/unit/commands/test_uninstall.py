@@ -66,7 +66,7 @@ async def test_a_waiting_job_is_let_go_as_its_owner_wrote_it() -> None:
     plain = await client.post(JOBS, job("plain"))
     await client.post(JOBS, marked(job("waiting")))
     text = await remove(client)
-    assert "Job team-a/waiting: un-suspend, take off Tutti's labels and annotations" in text
+    assert "Job team-a/waiting: un-suspend, remove Tutti's labels and annotations" in text
     found = await client.get(f"{JOBS}/waiting")
     expected = deepcopy(written(plain))
     found["spec"]["suspend"] = found["spec"].get("suspend") or False
@@ -91,7 +91,7 @@ async def test_what_its_owner_suspended_stays_suspended() -> None:
     held = await client.post(JOBS, marked(job("held")))
     uid = held["metadata"]["uid"]
     await client.merge(f"{JOBS}/held", {"metadata": {"annotations": {names.HOLD: json.dumps({"uid": uid})}}})
-    assert "Job team-a/held: take off Tutti's labels and annotations, leave it suspended" in await remove(client)
+    assert "Job team-a/held: remove Tutti's labels and annotations, leave it suspended" in await remove(client)
     for name in ("wished", "foreign", "held"):
         stored = await client.get(f"{JOBS}/{name}")
         assert stored["spec"]["suspend"] is True, name
@@ -103,7 +103,7 @@ async def test_a_running_job_runs_on_without_our_annotations() -> None:
     stored = await client.post(JOBS, job("running"))
     text = json.dumps({"uid": stored["metadata"]["uid"], "epoch": 1, "seq": 1, "queue": "q", "counts": {"main": 2}})
     await client.merge(f"{JOBS}/running", {"metadata": {"annotations": {names.ADMISSION: text, "theirs": "1"}}})
-    assert "Job team-a/running: take off Tutti's labels and annotations\n" in await remove(client)
+    assert "Job team-a/running: remove Tutti's labels and annotations\n" in await remove(client)
     found = await client.get(f"{JOBS}/running")
     assert found["metadata"]["annotations"] == {"theirs": "1"}
     assert not found["spec"].get("suspend")

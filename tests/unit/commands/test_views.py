@@ -124,8 +124,11 @@ SET = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "set"
         ("job/", "write KIND/NAME"),
         ("job/nope", "there is no Job 'nope' in namespace team-vision"),
         ("gizmo/nope", "'gizmo' is not a job kind"),
-        ("job/free", "Tutti does not hold it"),
-        ("job/set-w-0", "is a part of JobSet set, .*`tutti explain jobset/set -n team-vision`.*ownerReferences off"),
+        ("job/free", "exists but is not gated"),
+        (
+            "job/set-w-0",
+            "is a part of JobSet set, .*`tutti explain jobset/set -n team-vision`.*remove its metadata.ownerReferences",
+        ),
         ("pod/train-0", "there is no pod 'train-0' in namespace team-vision"),
         ("podgroup/nope", "no plain pods wait or run as PodGroup 'nope' in namespace team-vision"),
     ],

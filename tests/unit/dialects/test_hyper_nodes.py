@@ -71,7 +71,7 @@ def test_a_pattern_is_one_of_gos_and_takes_no_longer_than_a_name_is_long(pattern
         (
             hyper_node("s", member(regexMatch={"pattern": "\ud800"})),
             "/spec/members/0/selector/regexMatch/pattern",
-            "it is no text",
+            "it is not text",
         ),
         (
             hyper_node("s", member(regexMatch={"pattern": "n" * 257})),

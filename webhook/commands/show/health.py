@@ -78,7 +78,7 @@ async def look(api: Api, now: float) -> list[Finding]:
         try:
             found += await seek()
         except Forbidden as error:
-            found.append(Finding(what, False, f"cannot be read: {error}; this takes the rights of an administrator"))
+            found.append(Finding(what, False, f"cannot be read: {error}; this needs an administrator's rights"))
         except ApiError as error:
             found.append(Finding(what, False, f"cannot be read: {error}"))
     return found
@@ -132,7 +132,10 @@ async def _registered(api: Api) -> tuple[bool, str]:
             except NotFound:
                 return False, f"Service {place}, which is registered, does not exist: jobs are refused"
             if paths.find(stored, ("spec", "type")) != "ExternalName" and paths.find(stored, ("spec", "selector")):
-                return False, f"Service {place}, which is registered, has no pods without it: jobs are refused"
+                return (
+                    False,
+                    f"Service {place}, which is registered, has no pods without that Deployment: jobs are refused",
+                )
         places.add(place)
     return True, f"registered at {', '.join(sorted(places))}"
 
@@ -148,7 +151,7 @@ async def _answer(api: Api) -> Sequence[Finding]:
     except Forbidden:
         missing = []
     if missing:
-        text = f"no webhook is called: {' and '.join(f'{plural}/tutti' for plural in missing)} not there or empty"
+        text = f"no webhook is called: {' and '.join(f'{plural}/tutti' for plural in missing)} missing or empty"
         return [Finding("answer", False, f"{text}, so jobs bypass their queues; apply the manifests again")]
     flavor = resource_of(kueue.GROUP, "ResourceFlavor")
     assert flavor is not None
@@ -179,7 +182,7 @@ async def _registrations(api: Api) -> Sequence[Finding]:
 async def _led(api: Api, now: float) -> tuple[bool, str]:
     """Return whether some reconciler holds the lease, wherever it runs."""
     well, text = leader_line(leader_of(await read_ledger(api)), now)
-    return well, "one runs elsewhere and leads" if well else text
+    return well, "a reconciler elsewhere leads" if well else text
 
 
 async def _authorities(api: Api, now: float) -> Sequence[Finding]:
@@ -240,7 +243,7 @@ def _lasts(what: str, certificate: x509.Certificate, now: float) -> Finding:
     """Return whether a certificate lasts; it is wrong some time before its end, while pods still serve."""
     begin, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
     left = end - now
-    text = f"{what} has expired {human_age(-left)} ago" if left < 0 else f"{what} lasts {human_age(left)}"
+    text = f"{what} expired {human_age(-left)} ago" if left < 0 else f"{what} lasts {human_age(left)}"
     return Finding("certificates", left > min(_DUE_SECONDS, _DUE_PART * (end - begin)), text)
 
 

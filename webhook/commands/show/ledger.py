@@ -54,7 +54,7 @@ def print_ledger(console: Console, stored: Document, now: float, pages: Sequence
     try:
         ledger = book.read()
         if ledger is None:
-            raise LedgerCorrupt("it holds the lease alone")
+            raise LedgerCorrupt("it holds only the lease")
     except (LedgerCorrupt, PagesMismatch) as error:
         raise NotFound(0, "LedgerCorrupt", f"{error}; the leader rebuilds it from the jobs") from error
     on_pages = f" on the index and {counted(len(ledger.pages), 'page')}" if ledger.pages else ""

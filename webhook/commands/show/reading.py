@@ -71,7 +71,7 @@ async def _of_pod(api: Api, documents: Sequence[Document], namespace: str, name:
     uids |= {owner["uid"] for owner in pod.get("ownerReferences") or ()}
     found = [document for document in documents if document["metadata"]["labels"][JOB_UID_LABEL] in uids]
     if not found:
-        raise WrongName(f"pod {namespace}/{name} belongs to no gang that Tutti holds")
+        raise WrongName(f"pod {namespace}/{name} belongs to no gang that Tutti knows")
     return found
 
 
@@ -143,11 +143,11 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> TuttiError
         kind = owner.kind.partition(".")[0]
         return WrongName(
             f"{known.kind} {namespace}/{name} is a part of {kind} {owner.name}, whose controller starts and stops it: "
-            f"`tutti explain {kind.lower()}/{owner.name} -n {namespace}` says where that stands. If that one did not "
-            "make it, nobody starts it: take its metadata.ownerReferences off, or delete it",
+            f"`tutti explain {kind.lower()}/{owner.name} -n {namespace}` says where that stands. If {kind} "
+            f"{owner.name} did not make it, nobody starts it: remove its metadata.ownerReferences, or delete it",
         )
     return WrongName(
-        f"{known.kind} {namespace}/{name} exists and Tutti does not hold it: it has no queue label "
+        f"{known.kind} {namespace}/{name} exists but is not gated: it has no queue label "
         f"({' or '.join(names.QUEUE_LABELS)}), names no PodGroup, and its namespace maps to no queue",
     )
 

@@ -96,7 +96,7 @@ class Hubs:
         """Stop what silent hubs have permitted: what runs, and what only may."""
         for job in self._permitted():
             reservation = batch.put.get(job.uid) or self.view.ledger.entries.get(job.uid)
-            message = f"nothing was heard of its hub for {now - self._heard[job.hub].at_seconds:.0f} s"
+            message = f"nothing was heard from its hub for {now - self._heard[job.hub].at_seconds:.0f} s"
             requeue = Requeue(HUB_SILENT, job.place_seconds, message=message)
             if reservation is not None:
                 if reservation.stopping is None and job.uid not in batch.drop:

@@ -164,15 +164,15 @@ class LedgerRoom:
         if never or size > self._limit_bytes:
             return Reason(
                 Code.ENTRY_TOO_LARGE,
-                f"its reservation would take {size} bytes of the ledger, where one job takes at most "
+                f"its reservation would take {size} bytes of the ledger; one job may take at most "
                 f"{bounds.STORED_BYTES_MAX} and a gang of several {pages.GANG_BYTES_MAX}",
                 help="use fewer pod sets or resource names, or split it",
             )
         return Reason(
             Code.LEDGER_FULL,
-            f"its reservation takes {size} bytes; the ledger has {self._keeper.entries_bytes} and admits up to "
-            f"{self._limit_bytes}, and its namespace {namespace} has {self._keeper.bytes_in(namespace)} of them, "
-            f"where one may have {SHARE} times what is left",
+            f"its reservation takes {size} bytes; the ledger holds {self._keeper.entries_bytes} and admits up to "
+            f"{self._limit_bytes}, and its namespace {namespace} has {self._keeper.bytes_in(namespace)} of them; "
+            f"one namespace may have at most {SHARE} times what is left",
             help="it waits until other gangs end; smaller ones, and those of other namespaces, may pass",
         )
 

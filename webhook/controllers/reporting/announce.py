@@ -33,7 +33,7 @@ UNREADABLE_SECONDS = 6.0
 REBUILD_WAITS = "LedgerRebuildWaits"
 """Reason of the event which says why there is no ledger."""
 _WAITED_FOR = "jobs that depend on them wait, others are not affected"
-_AS_BEFORE = "what was read of it before is kept"
+_AS_BEFORE = "what was read from it before is kept"
 _WITHOUT = {
     NODES: "gangs are started by quota alone, whether their pods fit the nodes or not",
     DAEMON_SETS: "room that their pods will need on new nodes is not kept free",
@@ -88,7 +88,7 @@ class Announcer:
         shared = reservation.membership
         others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
         told = f"{counted(pods, 'pod')}{where} start{'s' if pods == 1 else ' together'}{others}: {asked}"
-        nothing = "it asks for 0 pods, so none starts; to give it some, suspend it first: it waits then"
+        nothing = "it asks for 0 pods, so none starts; to give it pods, suspend it first; it then waits"
         self._note(reservation.uid, "Admitted", told if pods else nothing)
 
     def start_failed(self, uid: str, why: str) -> None:
@@ -128,7 +128,7 @@ class Announcer:
             elif now - self._unreadable_at >= UNREADABLE_SECONDS:
                 self._unreadable_at = now
                 self._unreadable.add(which)
-                text = f"Tutti cannot read {kind} {namespace}/{name}: {why}; what was read of it before is kept"
+                text = f"Tutti cannot read {kind} {namespace}/{name}: {why}; what was read from it before is kept"
                 self._recorder.note(which if namespace else self._ledger, "Unreadable", text, warning=True)
 
     def created(self, ledger: Ledger) -> None:
@@ -147,24 +147,28 @@ class Announcer:
     def rebuild_waits(self, unread: Mapping[str, str], pods: int) -> None:
         """Tell that no ledger is made while some kinds cannot be read; of so many pods nobody knows what they hold."""
         because = (
-            f"{counted(pods, 'pod')} may be of these" if pods else "what runs, or where, is not known without them"
+            f"{counted(pods, 'pod')} may belong to these"
+            if pods
+            else "without them it is not known what runs, or where"
         )
-        tip = "look at the CRD's conversion webhook and at Tutti's rights, or delete the CRD"
+        tip = "check the CRD's conversion webhook and Tutti's rights, or delete the CRD"
         what = "; ".join(f"Tutti cannot read {topic}: {why}" for topic, why in sorted(unread.items()))
-        text = f"no job is admitted until the ledger is rebuilt, and that waits: {because}; {tip}; {what}"
+        text = f"no job is admitted until the ledger is rebuilt, and the rebuild waits: {because}; {tip}; {what}"
         self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
 
     def rebuild_cannot_write(self, jobs: Sequence[str]) -> None:
         """Tell that no ledger is made while some jobs cannot be written; of each what that is answered."""
         those = f"{counted(len(jobs), 'job')} that an earlier leader may have started cannot be written"
-        tip = "mend what answers so, or delete these jobs"
-        text = f"no job is admitted until the ledger is rebuilt, and that waits: {those}; {tip}; {jobs[0]}"
+        tip = "repair what answers like this, or delete these jobs"
+        text = f"no job is admitted until the ledger is rebuilt, and the rebuild waits: {those}; {tip}; {jobs[0]}"
         self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
 
     def rebuild_cannot_delete(self, why: str) -> None:
         """Tell that no ledger is made while what is left of the old one cannot be listed and deleted."""
-        tip = "mend what answers so, or delete these ConfigMaps"
-        text = f"no job is admitted until the ledger is rebuilt, and that waits: its old pages stay; {tip}; {why}"
+        tip = "repair what answers like this, or delete these ConfigMaps"
+        text = (
+            f"no job is admitted until the ledger is rebuilt, and the rebuild waits: its old pages stay; {tip}; {why}"
+        )
         self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
 
     def stepped_down(self, why: str) -> None:

@@ -39,7 +39,7 @@ AGAIN_SECONDS: Final = 60.0
 """So often who has come to lead says what stands."""
 WAITING_MAX: Final = 100
 """States that wait to be judged, which takes milliseconds each; of more the oldest count as not seen."""
-_LOOK: Final = "look in the audit log for who wrote it"
+_LOOK: Final = "check the audit log for who wrote it"
 
 
 class RegistrationWatch:
@@ -127,7 +127,7 @@ class RegistrationWatch:
         if before and not self._faults[kind]:
             metrics.REGISTRATION_LAPSES.inc()
             log.warning("registrations.put_back", kind=kind)
-            self._note(f"{kind} {NAME} asks again what it should, which it did not for a while; {_LOOK}")
+            self._note(f"{kind} {NAME} is complete again, after a while in which it asked for less; {_LOOK}")
         self._tell(kind)
 
     def _found(self, kind: str, new: Plain | None) -> list[str]:

@@ -94,9 +94,7 @@ def faults(expected: Document, stored: Document, own: Collection[str], exempt: C
     found = [
         fault
         for name, hook in wanted.items()
-        for fault in (
-            [f"webhook {name} is not there"] if name not in hooks else _faults(hook, hooks[name], own, exempt)
-        )
+        for fault in ([f"webhook {name} is missing"] if name not in hooks else _faults(hook, hooks[name], own, exempt))
     ]
     service = next(iter(wanted.values()))["clientConfig"]["service"]
     for name, hook in hooks.items():
@@ -141,12 +139,12 @@ def _faults(expected: Document, stored: Document, own: Collection[str], exempt: 
             yield f"webhook {name} is not asked about {operation} of {resource}"
     for field in ("namespaceSelector", "objectSelector"):
         if _selector(stored.get(field), exempt) != _selector(expected.get(field), exempt):
-            yield f"webhook {name} has another {field}"
+            yield f"webhook {name} has a different {field}"
     groups = {group for rule in stored.get("rules") or () for group in rule.get("apiGroups") or ()}
     conditions = {each["expression"].strip() for each in expected.get("matchConditions") or ()}
     for each in stored.get("matchConditions") or ():
         if each.get("expression", "").strip() not in conditions and not groups & set(own):
-            yield f"webhook {name} has another condition {each.get('name')}"
+            yield f"webhook {name} has a different condition {each.get('name')}"
 
 
 def _asks(hook: Document, service: Document) -> bool:
@@ -182,5 +180,5 @@ def _selector(selector: Document | None, exempt: Collection[str]) -> tuple[Docum
 def told(found: list[str]) -> str:
     """Return faults as people read them."""
     more = f"; and {counted(len(found) - TOLD_MAX, 'more fault')}" if len(found) > TOLD_MAX else ""
-    tip = "apply the manifests again, and look in the audit log for who wrote it"
+    tip = "apply the manifests again, and check the audit log for who wrote it"
     return f"jobs may bypass their queues: {'; '.join(found[:TOLD_MAX])}{more}; {tip}"

@@ -99,7 +99,7 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
     if not sight.knows_permits:
         return "has no Tutti that knows permits"
     if sight.copy is not None and not is_copy(wish, sight.copy):
-        return "has another job of this name"
+        return "has another job with this name"
     return ""
 
 

@@ -43,7 +43,7 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     if known.no_such_node:
         fix = "change the labels that it asks of nodes, or have such nodes added"
     elif not known.admitted and any(why.startswith(TAINT) for why in known.kept_out):
-        fix = "have a taint removed, or give the pods a toleration of it"
+        fix = "have a taint removed, or give the pods a toleration for it"
     return Reason(Code.NODES_DO_NOT_FIT, f"{asked_by(found.asked)}; {_fit(found)}{none}", help=fix)
 
 
@@ -81,7 +81,7 @@ def _no_domain(found: Misplaced, anywhere: int | None = None, none: str = "") ->
     code, missing = Code.TOPOLOGY_PLACEMENT_FAILED, found.asked.count - found.found
     if found.unread:
         text = f"{asked}; the nodes are not known"
-        return Reason(code, text, help=f"let Tutti read Nodes, or take {_annotation(near)} off")
+        return Reason(code, text, help=f"let Tutti read Nodes, or remove {_annotation(near)}")
     if near.slice_size and not near.required:
         return Reason(
             code,
@@ -93,7 +93,9 @@ def _no_domain(found: Misplaced, anywhere: int | None = None, none: str = "") ->
         return Reason(code, text, help="it starts when all of them fit in one")
     text = f"{asked}; none has room for all, {found.nearest} for most: {found.found}"
     if missing <= 0:
-        return Reason(code, f"{text}, but not beside the gang's other pods", help="it starts when all its pods fit")
+        return Reason(
+            code, f"{text}, but not together with the gang's other pods", help="it starts when all its pods fit"
+        )
     text += "" if anywhere is None else f"; {does(anywhere, 'fit')} anywhere{none}"
     fix = f"it starts when {does(missing, 'fit', 'more')} in {found.nearest}, or all in another"
     if near.required and not near.slice_size and anywhere is not None and anywhere >= found.asked.count:
@@ -106,7 +108,7 @@ def _annotation(near: Nearness) -> str:
 
 
 def _fit(found: Misplaced) -> str:
-    return f"{does(found.found, 'fit')} now{'' if found.certain else ' beside its other pods'}"
+    return f"{does(found.found, 'fit')} now{'' if found.certain else ' together with its other pods'}"
 
 
 def _in_pieces(resource: str, pieces: Counter[str]) -> str:

@@ -71,7 +71,7 @@ def verdict(asked: tuple[CheckRule, ...], known: Mapping[str, Check]) -> Verdict
     foreign = [rule.name for rule in asked if rule.name not in known or known[rule.name].controller != CONTROLLER]
     if foreign:
         why = f"admission checks are not supported: {', '.join(foreign)}"
-        return Verdict("AdmissionCheckInactive", why, "remove them; MultiKueue's are, in a hub, once they are there")
+        return Verdict("AdmissionCheckInactive", why, "remove them; in a hub, MultiKueue's checks work once they exist")
     if len(asked) > 1:
         why = f"names more than one check of MultiKueue: {', '.join(rule.name for rule in asked)}"
         return Verdict("MultipleMultiKueueAdmissionChecks", why, "keep one")

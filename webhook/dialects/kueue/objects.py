@@ -144,7 +144,7 @@ def _fungibility(at: Field) -> Fungibility:
     )
     if at["preference"].present and {result.when_can_borrow, result.when_can_preempt} != {SearchPolicy.TRY_NEXT_FLAVOR}:
         at["preference"].error(
-            "chooses among scanned flavors, but the scan may stop before",
+            "chooses among scanned flavors, but the scan may stop earlier",
             "set whenCanBorrow and whenCanPreempt to TryNextFlavor",
         )
     return result

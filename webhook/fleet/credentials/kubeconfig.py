@@ -139,7 +139,12 @@ def _server(written: object) -> str:
     if not host or parts.username is not None or parts.query or parts.fragment or not written.isprintable():
         raise _Wrong("cluster.server", None, "is not just an address", fix)
     if host.startswith(("169.254.", "fe80:")):
-        raise _Wrong("cluster.server", written, "is a link-local address: no cluster's, but a cloud's metadata", fix)
+        raise _Wrong(
+            "cluster.server",
+            written,
+            "is a link-local address, which is a cloud's metadata service and no cluster",
+            fix,
+        )
     return written.rstrip("/")
 
 

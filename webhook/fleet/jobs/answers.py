@@ -52,7 +52,7 @@ async def objects_of(ask: Ask, query: Mapping[str, str]) -> AsyncIterator[dict[s
                 await asyncio.sleep(0)
             found = await object_of(raw)
             if not isinstance(found, dict):
-                raise ValueError("a list of something else than objects")
+                raise ValueError("a list of something other than objects")
             yield found
         seen, token = seen + len(page.items or ()), page.metadata.continue_token
         if not token:

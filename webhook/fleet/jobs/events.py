@@ -39,8 +39,8 @@ def unreadable(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> d
 def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
     """Return the event that the name of a gang's member leads to another cluster than the gang's; one an hour."""
     message = (
-        f"{dispatch.member} leads to another cluster than the one that has this job. It waits for that one; if it will "
-        f"not be back: tutti fleet lost {dispatch.member}"
+        f"{dispatch.member} now leads to a different cluster from the one that has this job. The job waits for the old "
+        f"cluster; if that will not be back: tutti fleet lost {dispatch.member}"
     )
     told = {"reason": CHANGED, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"changed.{int(now // 3600)}", now) | told

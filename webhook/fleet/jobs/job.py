@@ -220,7 +220,7 @@ class FleetJob:
         self._refusals |= dict.fromkeys(self._fleet.silent, "has not answered for a while")
         if self._queue_members is not None:
             others = self._fleet.members.keys() - self._queue_members
-            self._refusals |= dict.fromkeys(others, "is no cluster of its queue's MultiKueueConfig")
+            self._refusals |= dict.fromkeys(others, "is not a cluster of its queue's MultiKueueConfig")
         self._refusals |= dict.fromkeys(self._fleet.lost.keys() & self._fleet.members.keys(), "was declared lost")
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(dispatch.failed):

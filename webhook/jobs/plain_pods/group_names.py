@@ -73,12 +73,12 @@ def misgrouped(pod: Mapping[str, Any]) -> Problem | None:
     count = _metadata(pod, "annotations").get(names.KUEUE_POD_COUNT)
     named, counted = f"label {names.KUEUE_POD_GROUP}", f"annotation {names.KUEUE_POD_COUNT}"
     if name is None:
-        why = "counts the pods of a group, and none is named"
+        why = "counts the pods of a group, but no group is named"
         return None if count is None else Problem(counted, shown(count), why, f"add {named}")
     if _NAME.fullmatch(name) is None:
         return Problem(named, shown(name), "is no name", "write lower-case letters, digits, '-' and '.'")
     if pod_group is not None and pod_group != name:
-        why = f"is another gang than PodGroup {pod_group!r}, which the pod joins too"
+        why = f"is a different gang from PodGroup {pod_group!r}, which the pod also joins"
         return Problem(named, name, why, "leave one of them out, or give both the same name")
     if count is None:
         why = f"it does not say when group {name!r} is complete"

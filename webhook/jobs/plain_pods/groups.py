@@ -214,7 +214,7 @@ def _problem(pods: Sequence[PodRecord], context: ReadContext) -> Problem | None:
     sizes = sorted({pod.group_size for pod in pods})
     if len(sizes) > 1:
         said = ", ".join(str(size or "none") for size in sizes)
-        why = f"its pods say different {names.KUEUE_POD_COUNT} ({said})"
+        why = f"its pods have different {names.KUEUE_POD_COUNT} ({said})"
         return Problem("", "", why, "give all of them the same annotation")
     # Those of the pods themselves are the kubelets' and the scheduler's, the classes' are the queue's: all must agree.
     for priorities in (sorted({pod.priority for pod in pods}), sorted({_priority(pod, context) for pod in pods})):

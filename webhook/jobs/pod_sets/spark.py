@@ -38,7 +38,7 @@ def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
             "spec.dynamicAllocation.enabled", "true", "executors would outgrow what is reserved", "write false"
         )
     if spec.get("nodeSelector"):
-        fix = "write it in spec.driver and spec.executor, which take a flavor's labels beside it"
+        fix = "write it in spec.driver and spec.executor, which take a flavor's labels as well"
         raise Unreadable("spec.nodeSelector", "", "the operator refuses it together with theirs", fix)
     for name in paths.find_mapping(spec, ("sparkConf",)):
         if _SIZING.fullmatch(name):

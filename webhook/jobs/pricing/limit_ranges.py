@@ -82,13 +82,13 @@ def _beyond(spec: Mapping[str, Any], requests: Amounts, limits: Amounts) -> Iter
     for name in sorted(requests.keys() & sums.requests.keys()):
         if sums.requests[name] > requests[name]:
             asked = _shown(sums.requests, name)
-            yield f"its containers request {asked}, more than is requested for all of it ({_shown(requests, name)})"
+            yield f"its containers request {asked}, more than is requested for the whole pod ({_shown(requests, name)})"
     for container in spec.get("containers") or ():
         own = amounts.parse((container.get("resources") or {}).get("limits") or {})
         for name in sorted(own.keys() & limits.keys()):
             if own[name] > limits[name]:
                 who = f"container {container.get('name')} has a limit of {_shown(own, name)}"
-                yield f"{who}, above that of all of it ({_shown(limits, name)})"
+                yield f"{who}, above that of the whole pod ({_shown(limits, name)})"
 
 
 def _bounds(limit_ranges: Sequence[Mapping[str, Any]], kind: str) -> _Bounds:

@@ -115,7 +115,7 @@ def _slices(site: PodSetSite, annotations: Mapping[str, Any], admitted: bool) ->
     if len(stated) == 1:
         (one,) = stated
         other = names.SLICE_TOPOLOGY if one == names.SLICE_SIZE else names.SLICE_SIZE
-        raise wrong(one, f"needs {other} beside it", "write both, or neither")
+        raise wrong(one, f"needs {other} with it", "write both, or neither")
     if annotations.get(names.POD_SET_GROUP):
         why = f"cannot be combined with {names.POD_SET_GROUP}"
         raise wrong(names.SLICE_TOPOLOGY, why, "keep one of them")

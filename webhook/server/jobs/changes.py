@@ -147,7 +147,7 @@ def _start_refused(change: Change) -> Answer | None:
     where = f"waits in queue {queue}" if queue else "waits until its whole gang fits"
     namespace = change.request.namespace
     message = (
-        f"{kind.kind} {namespace}/{change.request.name} {where} and is un-suspended by Tutti alone, when all of its "
+        f"{kind.kind} {namespace}/{change.request.name} {where}, and only Tutti un-suspends it, when all of its "
         f"pods can start; 'kubectl get workloads -n {namespace} -o wide' says what it waits for"
     )
     return deny(Refusal.UNSUSPENDED, message)
@@ -161,7 +161,9 @@ def _ownership_refused(change: Change) -> Answer | None:
     kinds = [change.kind, *(known[owner.kind] for owner in (before, now) if owner and owner.kind in known)]
     if any(username in kind.controller_users for kind in kinds):
         return None
-    message = "the controller ownerReference of a gang is not changed by hand: it would move the gang to another owner"
+    message = (
+        "the controller ownerReference of a gang cannot be changed by hand: that would move the gang to another owner"
+    )
     return deny(Refusal.FOREIGN_CREATOR, message)
 
 
@@ -178,8 +180,8 @@ def _manager_change_refused(change: Change) -> Answer | None:
     if not managed_by_other(kind, change.obj):
         return None
     message = (
-        f"{paths.render(kind.managed_by)} of a job that waits for Tutti is not set to another controller; create the "
-        "job again with it"
+        f"{paths.render(kind.managed_by)} of a job that waits for Tutti cannot be set to another controller; create "
+        "the job again with it"
     )
     return deny(Refusal.FOREIGN_CREATOR, message)
 
@@ -257,7 +259,7 @@ def _own_fields_refused(change: Change) -> Answer | None:
         return None
     # In an object that cannot be read our labels are not found either, though it may have them.
     problem = gang_problem(reading(change.rules, change.kind, change.obj))
-    return problem or deny(Refusal.OWN_FIELDS, f"{changed[0]} is written by Tutti alone; leave it as it is")
+    return problem or deny(Refusal.OWN_FIELDS, f"{changed[0]} is written only by Tutti; leave it as it is")
 
 
 def _limit_change_refused(change: Change) -> Answer | None:

@@ -117,10 +117,10 @@ def _foreign_edit(
 ) -> Answer:
     whose = _named(owner_of(old))
     if is_suspended(kind, old) and not is_suspended(kind, obj):
-        message = f"it belongs to the gang of {whose} and is started by {whose}'s controller alone"
+        message = f"it belongs to the gang of {whose} and only {whose}'s controller starts it"
         return deny(Refusal.UNSUSPENDED, message)
     if own_fields(rules, kind, old) != own_fields(rules, kind, obj):
-        return deny(Refusal.OWN_FIELDS, f"labels and annotations of {names.DOMAIN} are written by Tutti alone")
+        return deny(Refusal.OWN_FIELDS, f"labels and annotations of {names.DOMAIN} are written only by Tutti")
     if owner_of(old) != owner_of(obj) and request.username not in rules.settings.collector_users:
         return deny(Refusal.FOREIGN_CREATOR, f"it belongs to the gang of {whose}; its controller owner cannot change")
     if (label := controllers_label_changed(obj, old)) is not None:

@@ -126,7 +126,7 @@ def unfollowed(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: G
     left = network_topology.wanted(kind, obj, asking.sites, rules.context()).left
     group = None if asking.gang is None else rules.view.pod_group_of(asking.gang)
     if group is not None:
-        left |= {f"spec.{each} of PodGroup {group.name}": "it is for plain pods alone" for each in group.unfollowed}
+        left |= {f"spec.{each} of PodGroup {group.name}": "it is only for plain pods" for each in group.unfollowed}
     return tuple(
         f"{each} is not followed: {why}, and the pods may go anywhere; write the annotation "
         f"{names.REQUIRED_TOPOLOGY}, {names.PREFERRED_TOPOLOGY} or {names.SLICE_TOPOLOGY} with a node label into the "

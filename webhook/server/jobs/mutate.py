@@ -72,7 +72,9 @@ def mutate_pod(request: ReviewRequest, rules: JobRules) -> Answer:
     if rules.settings.left_to_kueue and left_to_kueue(obj):
         return _passed_over(rules, obj)
     if facts.held_by_kueue:
-        return allow((f"scheduling gate {names.KUEUE_GATE} is Kueue's: the pod is left to it, not held by Tutti",))
+        return allow(
+            (f"scheduling gate {names.KUEUE_GATE} is Kueue's: the pod is left to it, and Tutti does not gate it",)
+        )
     return patch(tuple(gate_pod(obj, gang_uid(request.namespace, group))))
 
 
@@ -85,7 +87,7 @@ def _in_namespace(request: ReviewRequest, obj: Mapping[str, Any]) -> Mapping[str
 
 def _passed_over(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
     if rules.settings.left_to_kueue and left_to_kueue(obj):
-        return allow(("Kueue serves this cluster: its queue label is left to it, Tutti does not hold this job",))
+        return allow(("Kueue serves this cluster: its queue label is left to it, and Tutti does not gate this job",))
     return ALLOW
 
 

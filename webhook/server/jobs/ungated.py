@@ -30,7 +30,7 @@ def newly_marked(request: ReviewRequest, *writers: str) -> Answer | None:
     if written is None:
         return None
     kind = request.kind.partition(".")[0]
-    message = f"{written} is written by Tutti alone, and this {kind} does not wait for Tutti: leave it out"
+    message = f"{written} is written only by Tutti, and this {kind} does not wait for Tutti: leave it out"
     return deny(Refusal.OWN_FIELDS, message)
 
 

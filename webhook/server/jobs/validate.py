@@ -79,7 +79,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
         return judge_child(request, rules, kind, None)
     written = own_annotations(obj)
     if written and request.username != rules.settings.account:
-        message = f"annotation {next(iter(written))} is written by Tutti alone; leave it out"
+        message = f"annotation {next(iter(written))} is written only by Tutti; leave it out"
         return deny(Refusal.OWN_FIELDS, message)
     rule = ruling(rules, kind, obj, request.username)
     if rule is None:
@@ -116,7 +116,7 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading, g
     labelled = [site for site in asking.sites if site.metadata_path is not None]
     misplaced = next((site for site in labelled if site.labels.get(names.POD_SET_LABEL, site.name) != site.name), None)
     if misplaced is not None:
-        message = f"label {names.POD_SET_LABEL} of pod set {misplaced.name} is written by Tutti alone; leave it out"
+        message = f"label {names.POD_SET_LABEL} of pod set {misplaced.name} is written only by Tutti; leave it out"
         return deny(Refusal.OWN_FIELDS, message)
     unmarked = next((site for site in labelled if site.labels.get(names.GANG_LABEL) != gang), None)
     if unmarked is not None:

@@ -27,7 +27,7 @@ def judge_change(review: PodReview, rules: PodRules) -> Answer:
     now, before = pod.own, old.own
     if now != before:
         changed = sorted(key for key in now.keys() | before.keys() if now.get(key) != before.get(key))
-        message = f"{changed[0]} is written by Tutti alone; leave it as it is"
+        message = f"{changed[0]} is written only by Tutti; leave it as it is"
         return deny(Refusal.OWN_FIELDS, message)
     if old.gang is not None and (refused := regrouped(pod, old)) is not None:
         return refused

@@ -26,11 +26,11 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     group = pod.group
     own = group is not None and pod.gang == gang_uid(request.namespace, group)
     if not own and (pod.gang not in names.NOT_ADMITTED or request.username not in rules.creators.controllers):
-        message = f"label {names.GANG_LABEL} is written by Tutti alone; leave it out"
+        message = f"label {names.GANG_LABEL} is written only by Tutti; leave it out"
         return deny(Refusal.FOREIGN_CREATOR, message)
     written = sorted(OWN_ANNOTATIONS & pod.own.keys())
     if written:
-        return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written by Tutti alone; leave it out")
+        return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written only by Tutti; leave it out")
     malformed = misgrouped(pod, request.namespace, rules.view) if own else None
     if malformed is not None:
         return malformed

@@ -78,7 +78,7 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
     left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(request.object or {}))
     if pod.gang is None:
         if pod.own:
-            message = f"{min(pod.own)} is written by Tutti alone, and this pod belongs to no gang; leave it out"
+            message = f"{min(pod.own)} is written only by Tutti, and this pod belongs to no gang; leave it out"
             return deny(Refusal.OWN_FIELDS, message)
         if not left and (refused := nameless(pod)) is not None:
             return refused

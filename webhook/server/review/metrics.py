@@ -20,7 +20,7 @@ FORWARDED: Final = Counter("tutti_reviews_forwarded_total", "Pod reviews passed 
 LEDGER_WAITS: Final = Counter("tutti_ledger_waits_total", "Reviews that waited for a newer ledger.")
 WAITING: Final = Gauge("tutti_reviews_waiting", "Reviews that wait for the ledger or a peer.")
 CERTIFICATE_EXPIRY: Final = Gauge(
-    "tutti_certificate_expiry_seconds", "Unix time at which the serving certificate ends."
+    "tutti_certificate_expiry_seconds", "Unix time at which the serving certificate expires."
 )
 
 _outcomes: dict[tuple[str, str], Counter] = {}

@@ -102,7 +102,9 @@ def _condition(kind: str, status: bool, reason: str, message: str, since_seconds
 def _quota_reserved(facts: Facts) -> Condition:
     since = facts.admitted_seconds
     if since is not None:
-        where = f"Quota is reserved in queue {facts.queue}" if facts.queue else "Room is reserved; it is in no queue"
+        where = (
+            f"Quota is reserved in queue {facts.queue}" if facts.queue else "Room is reserved; the gang is in no queue"
+        )
         return _condition("QuotaReserved", True, "QuotaReserved", where, since)
     reason = facts.reason or Reason(Code.PENDING_EVALUATION, "has not been decided about yet")
     return _condition("QuotaReserved", False, reason.code, str(reason), _waiting_since(facts))

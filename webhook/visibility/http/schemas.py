@@ -66,7 +66,7 @@ WORKLOAD: Final = {
                 name=_text("Name of the pod set."),
                 count=_number("Pods when whole."),
                 minCount=_number("Fewest pods worth starting."),
-                requests=_map("What one pod asks, as the API server prices it."),
+                requests=_map("What one pod asks, as the API server computes it."),
             ),
         ),
     ),
@@ -112,7 +112,7 @@ QUEUE: Final = {
         queueingStrategy=_text("How gangs may pass the head: StrictFIFO, BestEffortFIFO or Backfill."),
         parent=_text("Cohort above."),
         clusterQueue=_text("Of a LocalQueue: the queue behind it."),
-        weight=_text("By fair sharing: how large a share is its due."),
+        weight=_text("By fair sharing: how large its due share is."),
         quota=_list(
             "Limits, by flavor and resource.",
             _object(

@@ -71,7 +71,7 @@ def test_of_a_job_that_asks_for_no_pods_it_is_not_said_that_they_start_together(
     Announcer(notes, world.view, KINDS, lambda: 0.0).admitted(nothing)  # type: ignore[arg-type]
     (told,) = notes.told
     assert told.startswith("Admitted it asks for 0 pods")
-    assert "so none starts; to give it some, suspend it first" in told
+    assert "so none starts; to give it pods, suspend it first" in told
 
 
 async def test_that_a_start_fails_is_said_once_an_admission_and_not_remembered_beyond_it() -> None:

@@ -96,7 +96,7 @@ async def test_a_webhook_that_is_taken_out_is_told_at_once_and_counted() -> None
         await asyncio.sleep(1)
         assert seen.counted == (1, 0)
         (note,) = seen.told
-        assert f"{KIND} tutti: webhook tutti-queue.tutti.dev is not there" in note
+        assert f"{KIND} tutti: webhook tutti-queue.tutti.dev is missing" in note
         await asyncio.sleep(10 * AGAIN_SECONDS)
         assert len(seen.told) == 1
 
@@ -107,8 +107,8 @@ async def test_who_puts_it_back_at_once_is_told_and_counted_all_the_same() -> No
         await seen.write(back())
         await asyncio.sleep(1)
         taken, put_back = seen.told
-        assert "is not there" in taken
-        assert f"{KIND} tutti asks again what it should" in put_back
+        assert "is missing" in taken
+        assert f"{KIND} tutti is complete again" in put_back
         assert seen.counted == (0, 1)
 
 
@@ -119,7 +119,7 @@ async def test_a_registration_that_is_deleted_and_made_again_is_told() -> None:
         await asyncio.sleep(1)
         gone, put_back = seen.told
         assert f"there is no {KIND} tutti" in gone
-        assert "asks again" in put_back
+        assert "complete again" in put_back
         assert seen.counted == (0, 1)
 
 
@@ -148,7 +148,7 @@ async def test_states_that_came_and_went_while_nobody_watched_show_in_the_genera
         await asyncio.sleep(1)
         assert seen.told == [
             f"2 versions of {KIND} tutti came and went while it could not be watched;"
-            " look in the audit log for who wrote it"
+            " check the audit log for who wrote it"
         ]
         assert seen.counted == (0, 1)
 

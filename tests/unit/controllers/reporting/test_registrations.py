@@ -58,7 +58,7 @@ def test_whatever_makes_a_webhook_ask_less_is_noticed(document: Any, index: int)
     hook = document["webhooks"][index]
     name, alone = hook["name"], {"webhooks": [hook]}
     assert faults(alone, copy.deepcopy(alone), (), ()) == []
-    assert faults(alone, {"webhooks": []}, (), ()) == [f"webhook {name} is not there"]
+    assert faults(alone, {"webhooks": []}, (), ()) == [f"webhook {name} is missing"]
     for what, change in {**WEAKER, **(STRICT if hook["failurePolicy"] == "Fail" else {})}.items():
         changed = copy.deepcopy(hook)
         change(changed)
@@ -72,7 +72,9 @@ def test_a_changed_condition_is_noticed_but_where_a_kind_of_ones_own_changes_it(
     changed = copy.deepcopy(validating)
     (hook,) = [each for each in changed["webhooks"] if each["name"] == "job.tutti.dev"]
     hook["matchConditions"][0]["expression"] = "false"
-    assert faults(validating, changed, (), ()) == ["webhook job.tutti.dev has another condition opted-in-now-or-before"]
+    assert faults(validating, changed, (), ()) == [
+        "webhook job.tutti.dev has a different condition opted-in-now-or-before"
+    ]
     assert faults(validating, changed, {"batch"}, ()) == []
 
 

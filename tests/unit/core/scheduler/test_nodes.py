@@ -121,7 +121,7 @@ def test_of_taints_that_keep_a_gang_off_every_node_it_is_told_what_helps_and_no_
     assert admitted(made) == []
     assert str(made.reason("train")) == (
         "asks 2 pods of 1 cpu; 0 fit now; of 2 nodes 2 take none: 2 with taint repair not tolerated; "
-        "have a taint removed, or give the pods a toleration of it"
+        "have a taint removed, or give the pods a toleration for it"
     )
 
 

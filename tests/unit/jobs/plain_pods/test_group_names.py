@@ -58,11 +58,11 @@ def test_the_size_is_a_number_from_one(text: str | None, size: int) -> None:
         (
             {},
             {COUNT: "2"},
-            f"annotation {COUNT}: 2: counts the pods of a group, and none is named; add label {GROUP}",
+            f"annotation {COUNT}: 2: counts the pods of a group, but no group is named; add label {GROUP}",
         ),
         ({GROUP: "Ring_1"}, {COUNT: "2"}, f"label {GROUP}: Ring_1: is no name"),
         ({}, {GROUP: "a\nb", COUNT: "2"}, "is no name"),
-        ({GROUP: "ring", OTHER: "star"}, {COUNT: "2"}, "ring: is another gang than PodGroup 'star'"),
+        ({GROUP: "ring", OTHER: "star"}, {COUNT: "2"}, "ring: is a different gang from PodGroup 'star'"),
         ({GROUP: "ring", OTHER: "ring"}, {COUNT: "2"}, None),
         ({GROUP: "ring"}, {COUNT: "2"}, None),
         ({}, {}, None),

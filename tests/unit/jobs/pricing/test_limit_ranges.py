@@ -40,7 +40,7 @@ def pod(requests: dict[str, str], limits: dict[str, str] | None = None, **more: 
         (
             bound("Container", defaultRequest={"memory": "1Gi"}),
             pod({}, resources={"requests": {"memory": "512Mi"}}),
-            "pod: its containers request 1Gi memory, more than is requested for all of it (512Mi memory)",
+            "pod: its containers request 1Gi memory, more than is requested for the whole pod (512Mi memory)",
         ),
         (
             bound("Pod"),
@@ -50,12 +50,12 @@ def pod(requests: dict[str, str], limits: dict[str, str] | None = None, **more: 
         (
             bound("Container", default={"hugepages-2Mi": "6Mi"}),
             {**pod({"cpu": "1"}), "containers": [{"name": n} for n in "cd"], "resources": HUGE},
-            "pod: its containers request 12Mi hugepages-2Mi, more than is requested for all of it",
+            "pod: its containers request 12Mi hugepages-2Mi, more than is requested for the whole pod",
         ),
         (
             bound("Container", default={"cpu": "3"}, defaultRequest={"cpu": "1"}),
             pod({}, resources={"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}),
-            "pod: container c has a limit of 3 cpu, above that of all of it (2 cpu)",
+            "pod: container c has a limit of 3 cpu, above that of the whole pod (2 cpu)",
         ),
     ],
 )

@@ -83,7 +83,7 @@ async def test_what_is_ours_is_not_given_to_another_controller(name: str, admitt
     for changed in (given, unlabelled):
         refused = await update(handler, stays, changed, resource=kind.plural)
         assert not refused.allowed
-        assert "is not set to another controller" in refused.message
+        assert "cannot be set to another controller" in refused.message
 
 
 @pytest.mark.parametrize("admitted", [False, True], ids=["waiting", "placed"])
@@ -162,7 +162,7 @@ async def test_an_adopted_job_that_was_stopped_does_not_leave_its_queue_either()
     assert "but not none" in (await update(ReviewHandler(view()), old, new)).message
     started = copy.deepcopy(new)
     started["spec"]["suspend"] = False
-    assert "un-suspended by Tutti alone" in (await update(ReviewHandler(view()), new, started)).message
+    assert "only Tutti un-suspends it" in (await update(ReviewHandler(view()), new, started)).message
 
 
 async def test_where_the_namespace_itself_has_a_queue_the_label_may_go() -> None:

@@ -133,7 +133,7 @@ async def test_a_user_does_not_start_a_child() -> None:
     seen = with_ledger(known(view(), jobset()), reservation("set-1"))
     answer = await update(seen, child(suspend=True), child(suspend=False), user=ALICE)
     assert not answer.allowed
-    assert "controller alone" in answer.message
+    assert "controller starts it" in answer.message
 
 
 async def test_a_user_does_not_relabel_a_child() -> None:

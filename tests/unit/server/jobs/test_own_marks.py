@@ -75,7 +75,7 @@ async def test_a_job_that_waits_for_nobody_bears_nothing_of_ours(key: str, form:
     for answer in (await create(handler, marked), await update(handler, plain, marked)):
         assert not answer.allowed
         assert key in answer.message
-        assert "is written by Tutti alone" in answer.message
+        assert "is written only by Tutti" in answer.message
     # What slipped in may be taken away; but a marked template may be one that was held where all jobs waited.
     was_held = key == names.GANG_LABEL and place == ("spec", "template")
     assert (await update(handler, marked, plain)).allowed is not was_held

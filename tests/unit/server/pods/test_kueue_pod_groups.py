@@ -71,7 +71,7 @@ async def test_a_pod_in_two_gangs_is_refused(handler: ReviewHandler) -> None:
         "scheduling.x-k8s.io/pod-group": "star",
         names.GANG_LABEL: gang_uid("team-a", "star"),
     }
-    assert "ring: is another gang than PodGroup 'star'" in (await create(handler, both)).message
+    assert "ring: is a different gang from PodGroup 'star'" in (await create(handler, both)).message
     both["metadata"]["labels"] |= {"scheduling.x-k8s.io/pod-group": "ring", names.GANG_LABEL: UID}
     assert (await create(handler, both)).allowed
 

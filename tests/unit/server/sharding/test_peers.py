@@ -111,7 +111,7 @@ async def test_a_replica_is_ready_once_it_has_read_which_others_there_are(known:
         running = asyncio.create_task(parts.run())
         await asyncio.sleep(20)
         assert parts.view.synced
-        assert parts.problems() == ([] if known is not None else ["not read yet: which other replicas there are"])
+        assert parts.problems() == ([] if known is not None else ["the list of replicas has not been read yet"])
         running.cancel()
 
 

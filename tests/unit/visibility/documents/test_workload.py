@@ -254,7 +254,7 @@ async def test_a_gang_that_starts_tells_the_schedulers_word_and_when_it_is_stopp
     job = world.waits("train", pods=3)
     reservation = world.admits(job)
     said = condition(await world.workload(job), "PodsReady")["message"]
-    missing = "where pods are missing, an event of the job, or of what creates them, says why"
+    missing = "if pods are missing, an event of the job, or of what creates its pods, says why"
     stopped = "it is stopped at 2027-01-15T08:05:00Z unless 3 of its pods run by then"
     assert said == f"0 exist of 3 pods; not all of them run yet; {missing}; {stopped}"
     for number, why in enumerate(("", "0/4 nodes are available", "0/4 nodes are available")):
