@@ -34,8 +34,8 @@ class SystemClock:
 class SteadyClock:
     """The machine's clock as it was when this was made, and the time that has passed since: it is never set.
 
-    Who stops a gang because its time is used up must not be told so by a clock that jumps. A machine that sleeps is
-    asleep for as long: where the system can count that, it counts.
+    A clock that jumps must not decide that a gang's time is used up. The time that a machine sleeps counts too, where
+    the system can count it.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] | None = None) -> None:

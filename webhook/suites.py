@@ -1,6 +1,6 @@
-"""Which suites of TLS 1.2 Tutti offers and takes: those that authenticate what they encrypt as a whole.
+"""Which cipher suites of TLS 1.2 Tutti offers and accepts: those that authenticate all that they encrypt.
 
-Python's own choice has others beside them (CBC). TLS 1.3 has none of these.
+Python's own choice has others as well (CBC). TLS 1.3 has none of those.
 """
 
 import ssl

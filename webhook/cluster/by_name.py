@@ -1,4 +1,4 @@
-"""Which pods and objects are told by a name alone to be of a gang whose pods bear no label of ours.
+"""Which pods and objects only a name shows to be of a gang whose pods bear no label of ours.
 
 Those are gangs that ran before Tutti came, and Workflows. Most controllers write the name of the owner on what they
 make, and that stays when the owner is deleted with ``--cascade=orphan`` while nobody looks. Anybody may write such a

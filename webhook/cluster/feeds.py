@@ -2,8 +2,8 @@
 
 Both processes run the same feeds. A listener learns what changed, by a few callbacks, and never sees raw objects.
 
-Each object is read alone, and one that cannot be read stops nobody: it is logged and counted, what was read of it
-before stands, and where nothing was:
+Each object is read by itself, and one that cannot be read stops nobody: it is logged and counted. What was read of it
+before stands; where nothing was read before:
 
     a job of ours           waits, or is stopped if it runs without a reservation; what is reserved for it stays so
     a pod                   is there and asks nothing: its gang is not taken for gone

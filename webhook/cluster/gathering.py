@@ -1,4 +1,4 @@
-"""When the plain pods of a PodGroup are read as one gang: at once where they are few, else after a rest.
+"""When the plain pods of a PodGroup are read as one gang: at once if they are few, otherwise after a pause.
 
 Reading them costs as much as there are pods, and each of them may change all the time: a tenant's thousands must not
 hold up the others, nor a process that starts and is told of one after another.

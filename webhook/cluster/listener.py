@@ -1,4 +1,4 @@
-"""Who is told what the feeds read."""
+"""The interface of those who are told what the feeds read."""
 
 from webhook.core.ledger.record import Changes
 from webhook.core.model.pods import PodRecord
@@ -6,7 +6,7 @@ from webhook.jobs.reading.record import JobRecord
 
 
 class Listener:
-    """Who wants to know what changed: it overrides what concerns it."""
+    """Base of those who want to know what changed: they override what concerns them."""
 
     def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
         """Take note of a job object that came, changed or went."""

@@ -1,4 +1,4 @@
-"""A ledger from the jobs and pods alone: when it is missing, corrupt or edited by somebody else, and at installation.
+"""Makes a ledger from the jobs and pods: when it is missing, corrupt or edited by somebody else, and at installation.
 
 Absent is not empty. Nothing is admitted meanwhile. Jobs whose annotation names their own uid are adopted with what it
 says; every gated job that is stored suspended is written once (ledger rule 4), so that no start that an earlier leader

@@ -1,4 +1,4 @@
-"""What the API server lets nobody list, and who needs it: one kind that cannot be read is a fault of its own."""
+"""What the API server lets nobody list, and who needs it: a kind that cannot be read is a fault of that kind alone."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

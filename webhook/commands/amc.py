@@ -2,7 +2,7 @@
 
 ACK One's plug-in of that name, as its pages use it: ``-m MEMBER`` asks one member and ``-M`` every one. It runs kubectl
 with the kubeconfigs that the hub has of its members, so it shows whatever kubectl does, with the rights of the hub's
-account there and nothing else; who may read the hub's Secret may use it. It only reads: jobs are changed in the hub.
+account there and nothing else. Whoever may read the hub's Secret may use it. It only reads; change jobs in the hub.
 """
 
 import argparse

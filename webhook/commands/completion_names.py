@@ -1,8 +1,8 @@
-"""Names that a shell proposes while somebody types: of jobs and queues in the cluster, with the rights of who types.
+"""Names that a shell proposes while a user types: of jobs and queues in the cluster, with the user's own rights.
 
-Asked is the read API, which knows jobs of every kind by one list. Whatever keeps it from answering, and soon, is told
-by the command itself when it runs: here nothing is proposed then, since a word on the terminal would stand in the line
-that is being typed.
+They come from the read API, which knows jobs of every kind by one list. If it does not answer soon, nothing is
+proposed here, since a word on the terminal would stand in the line that is being typed; the command itself says what is
+wrong when it runs.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""``tutti fleet``: what somebody has to give a hub, or tell it."""
+"""``tutti fleet``: what an administrator has to give a hub, or tell it."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Which cluster commands ask, and where they print.
+"""Which cluster the commands read, and where they print.
 
 As wide as the terminal, and on lines of their own length where a program reads them.
 """

@@ -1,4 +1,4 @@
-"""``tutti uninstall``: every job back as its owner wrote it, once the webhook and the reconciler are gone.
+"""``tutti uninstall``: puts every job back as its owner wrote it, once the webhook and the reconciler are gone.
 
 Takes Tutti's labels, annotations, scheduling gates and injected node selectors off every object of every known kind,
 and lets go what only Tutti had suspended: all waiting jobs but those whose owner suspended them (a hold, or

@@ -1,4 +1,4 @@
-"""What one term of a reconciler knows of each gang beside the stored objects: one record, in one phase.
+"""What one term of a reconciler knows of each gang besides the stored objects: one record, in one phase.
 
 ``NEXT`` is the whole table: what happens to a gang, and where that leads from each phase in which it may happen.
 

@@ -4,6 +4,6 @@ Nothing here does I/O, reads a clock, logs or draws a random number; time comes 
 which may import those before it: ``model`` (the words: gang, amounts, policy, reasons), ``ledger`` (the record),
 ``quota`` (cohort arithmetic and ResourceQuota), ``placement`` (what fits which nodes), ``assignment`` (one gang's
 flavors, victims and shares), ``pending`` (where gangs wait), ``backfill`` (who may pass a blocked head), ``scheduler``
-(the engine), ``pod_group`` (jobs that share one PodGroup, taken as one gang). ``fleet`` stands beside them: the
+(the engine), ``pod_group`` (jobs that share one PodGroup, taken as one gang). ``fleet`` is independent of them: the
 protocol between a hub and its members.
 """

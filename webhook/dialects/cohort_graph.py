@@ -1,5 +1,5 @@
-"""Which cohorts hang in a cycle, by Kueue's rule: the whole tree of a cycle is inactive until it is mended. And which
-hang too deep to be walked.
+"""Which cohorts form a cycle, by Kueue's rule: the whole tree of a cycle is inactive until it is corrected. Also which
+are nested too deeply to be walked.
 """
 
 from collections.abc import Mapping

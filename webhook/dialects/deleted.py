@@ -1,8 +1,8 @@
 """Queues and cohorts that were deleted although gangs run in or below them: what these hold stays charged where it was.
 
 A deleted queue keeps its place below its cohort, owns nothing, and admits nothing, until the last of them has gone. A
-deleted cohort keeps its place too, owns nothing, and what is below it no longer borrows or lends. Who saw them knows
-what they were below; who did not reads in the ledger below what the last of these gangs was admitted. A queue of an
+deleted cohort keeps its place too, owns nothing, and what is below it no longer borrows or lends. A process that saw
+them knows which cohort they were in; another reads it in the ledger's entry of the last of these gangs. A queue of an
 ElasticQuotaTree is below the nearest cohort of its path that is left.
 """
 

@@ -1,8 +1,8 @@
 """Volcano's HyperNode (``topology.volcano.sh/v1alpha1``): which nodes are near each other, in tiers.
 
-As in Volcano, a member that is a HyperNode is named exactly; one that is a node is named, found by a regular expression
-somewhere in its name, or by its labels. A selector by labels that lists none has no nodes. A HyperNode with a mistake
-in it is left out.
+As in Volcano, a member that is a HyperNode is named exactly. A member that is a node is named, or found by a regular
+expression that matches somewhere in its name, or by its labels. A selector that lists no labels has no nodes. A
+HyperNode with a mistake in it is left out.
 """
 
 from collections.abc import Mapping

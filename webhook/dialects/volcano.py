@@ -10,12 +10,12 @@ states no deserved amount deserves what its children do together; a leaf deserve
 above it (in Volcano one resource within its deserved amount is enough). ``reclaimable: false`` keeps what the queue
 borrows from being taken back, and the dequeue strategy ``fifo`` is StrictFIFO, ``traverse`` BestEffortFIFO.
 
-Newer Volcano webhooks are stricter: a guarantee needs a deserved amount beside it, and children with a guarantee or a
+Newer Volcano webhooks are stricter: a guarantee needs a deserved amount with it, and children with a guarantee or a
 deserved amount a parent that states one, except below ``root``. Here who states none has what the guarantees and the
 children need, so that queues made before still work. A capability above that of a queue above is warned of only.
 
 Unlike with Volcano's webhook, ``root``, ``default`` and a queue with children may be deleted; a queue that holds gangs,
-or has one below it that does, may not. What waits in one that is gone is told so.
+or has one below it that does, may not. Gangs that wait in a deleted queue are told so.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """What wakes the jobs of a hub: watches of its own jobs, and in each member of copies and of the ledger.
 
-A watch wakes and decides nothing: each step reads for itself, consistently. So one that lags, lies or hangs costs the
-gangs of its member some seconds, and no rule of the protocol hangs on it.
+A watch wakes and decides nothing: each step reads for itself, consistently. So a watch that lags, lies or hangs costs
+the gangs of its member some seconds, and no rule of the protocol depends on it.
 """
 
 from collections.abc import Callable, Mapping

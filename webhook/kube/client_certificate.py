@@ -1,4 +1,4 @@
-"""Who shows a client certificate: the name that the TLS layer has verified."""
+"""The name in a caller's client certificate, which the TLS layer has verified."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -6,8 +6,8 @@ never by the times written in it; a leader gives up before anybody may take over
 distinct identities therefore never both lead while their clocks run at the same rate. Safety does not rest on that: a
 take-over raises the ledger's epoch by compare-and-swap.
 
-Kept beyond upstream: each term has an identity of its own, and one that finds an earlier term of its process takes over
-like anybody else, with another transition, because writes of that may still be on their way.
+In addition to upstream: each term has an identity of its own. A term that finds an earlier term of its own process
+takes over like anybody else, with another transition, because writes of the earlier one may still be on their way.
 """
 
 import json

@@ -1,8 +1,9 @@
 """Keeps records of one resource current: drives ``list_watch`` against an ``Api`` and tells who listens what changed.
 
 Objects are projected to small records as they arrive and nothing else is kept: that, and yielding to the loop between
-batches, is what keeps a list of thousands of pods from stopping admission. Each object is read alone, no deeper than
-``wire.nesting`` says. One that cannot be read, or one listener that fails, is logged and counted; the informer goes on.
+batches, is what keeps a list of thousands of pods from stopping admission. Each object is read by itself, no deeper
+than ``wire.nesting`` says. An object that cannot be read, or a listener that fails, is logged and counted; the informer
+goes on.
 """
 
 import asyncio

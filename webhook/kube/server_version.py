@@ -1,7 +1,7 @@
 """Which release of Kubernetes the API server is, said in the log at start.
 
-An old release drops or freezes what a newer one does not, without a word; so what is known about it is said once, where
-an operator who wonders looks first.
+An old release silently drops or freezes what a newer one does not. So the log, where an operator looks first, says once
+what is known about the release.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Ends the process when its event loop hangs while it leads, from a thread: a blocked loop cannot stop that.
 
-A leader whose lease was not renewed steps down in the process, which takes a loop that runs. One that is stuck in one
-long computation does not, and answers nobody either: the last resort is to begin again.
+A leader whose lease was not renewed steps down within its process, which needs a loop that runs. A leader that is stuck
+in one long computation cannot step down, and answers nobody either: the last resort is to begin again.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Deleting policy that holds gangs: refused, because what runs there would be charged to nobody.
 
-Kueue keeps such objects by a finalizer until they are empty; Tutti says no at once, and says who holds. The deletion of
-a namespace takes its LocalQueues with it, whatever they hold: its jobs go too.
+Kueue keeps such objects by a finalizer until they are empty; Tutti refuses at once, and names the gangs. The deletion
+of a namespace takes its LocalQueues with it, whatever they hold: its jobs go too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

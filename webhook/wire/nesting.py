@@ -5,8 +5,8 @@ over such an object recurse, and at some depth each of them raises, alone or for
 Tutti reads lies deeper than some twenty levels, so what is below ``LEVELS_MAX`` is replaced by null before anything
 reads it: such an object is read like any other, and hides none.
 
-A look costs about what decoding the same bytes does; where there are fewer brackets than levels, nothing. Cutting costs
-up to a hundred times that, so both are done in steps of a few milliseconds: who runs beside others pauses between them.
+A look costs about what decoding the same bytes does, and nothing if there are fewer brackets than levels. Cutting costs
+up to a hundred times that. So both are done in steps of a few milliseconds, between which a caller can let others run.
 """
 
 import asyncio

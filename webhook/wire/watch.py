@@ -2,7 +2,7 @@
 
 Only the reader of one kind knows its fields; the informer needs names and versions alone. Leaving the object raw makes
 a page of 500 cost one scan, and lets a single unreadable object fail by itself. What is nested too deeply to be scanned
-is said so: it has to be cut first (``nesting``).
+is reported as such: it has to be cut first (``nesting``).
 """
 
 from typing import TypeVar

@@ -1,7 +1,6 @@
 """Pods of a gang that have room kept on other nodes than its entry in the ledger says, and the entry that says so.
 
-What was to go to a node that was lost, or taken by others, is placed again. Until that is written, a new leader would
-not know of it.
+A pod whose node was lost, or taken by others, is placed again. Until that is written, a new leader would not know it.
 """
 
 from collections import Counter

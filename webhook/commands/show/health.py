@@ -1,4 +1,4 @@
-"""``tutti status``: is Tutti well, on one screen. Each thing is looked at alone: one that fails hides no other."""
+"""``tutti status``: is Tutti well, on one screen. Each thing is checked by itself: one that fails hides no other."""
 
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Sequence

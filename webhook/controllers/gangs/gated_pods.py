@@ -4,9 +4,9 @@ Two sorts of gang have such pods. A job of a kind without a suspend field is sta
 let go as its controller creates them. Plain pods of a PodGroup are the gang themselves: nothing but their gates starts
 it and nothing but deleting those that were let go stops it, as in Kueue; those behind their gates stay and wait again.
 
-A gate is lifted once for all. So the lifts of a gang carry versions of its pods that were read before the ledger write
-that authorised them, and before a reservation ends every pod that still waits is written once (ledger rule 4). What
-waits longest goes first: a lift whose outcome nobody knows is then repeated before another pod takes its place.
+A lifted gate cannot be put back. So the lifts of a gang carry versions of its pods that were read before the ledger
+write that authorised them, and before a reservation ends every pod that still waits is written once (ledger rule 4).
+What waits longest goes first: a lift whose outcome nobody knows is then repeated before another pod takes its place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

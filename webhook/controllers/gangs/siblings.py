@@ -1,8 +1,8 @@
-"""What befalls one job of an ensemble, and what follows for the others: pure functions of ledger entries and jobs.
+"""What happens to one job of an ensemble, and what follows for the others: pure functions of ledger entries and jobs.
 
-Who is stopped takes along the rest when that could no longer make the quorum. Who has succeeded leaves, and the rest
-owes so much less; who failed or was deleted leaves without that. Reservations of one ensemble are changed in one write,
-so whoever reads the ledger finds either a quorum of them or all of them stopping.
+A job that is stopped takes along the rest if the rest could no longer make the quorum. A job that has succeeded leaves,
+and the rest needs that many fewer pods; a job that failed or was deleted leaves without that. Reservations of one
+ensemble are changed in one write, so whoever reads the ledger finds either a quorum of them or all of them stopping.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,9 +1,9 @@
 """The dead-man switch of a member of a fleet: what a hub has permitted is stopped when the hub is silent for too long.
 
 A hub renews a Lease in each of its members. The leader here reads these Leases, and says on each which renewal it has
-seen last, when by its own clock, and how long a silence it lets pass. So the silence goes on counting when another
-leads; a hub without a Lease is not judged. What is stopped never starts again (``tutti.dev/given-up``): by then its hub
-may have started it elsewhere.
+seen last, when by its own clock, and how long a silence it allows. So the silence goes on counting when another process
+leads. A hub without a Lease is not judged. What is stopped never starts again (``tutti.dev/given-up``), because its hub
+may have started it elsewhere by then.
 """
 
 from collections.abc import Iterator, Mapping

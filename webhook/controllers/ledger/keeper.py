@@ -6,7 +6,7 @@ reading and then by a conditional write of our own, never by reading alone (6). 
 through ``LeaseLost`` (7). A keeper serves one term: what it remembers of its writes is what tells them from those of
 others.
 
-So the index decides which pages there are, each page its content, and a deposed leader writes neither: what it creates
+So the index decides which pages there are, and each page its content. A deposed leader writes neither: what it creates
 late is not listed, and what it writes late conflicts. ``core.ledger.pages`` says what goes where and in which order.
 """
 

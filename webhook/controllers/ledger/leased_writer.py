@@ -1,7 +1,7 @@
 """Conditional writes of the ledger's objects, each until its outcome is known, under one lease.
 
-Rule 6: a write whose outcome is unknown is settled by a conditional write of our own, never by reading alone. Whose
-write it was that a conflict tells of shows in the object: our own, a successor's, or somebody's who edited it.
+Rule 6: a write whose outcome is unknown is settled by a conditional write of our own, never only by reading. After a
+conflict the object shows whose write it was: our own, a successor's, or that of somebody who edited it.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """How much more the ledger may take: a ConfigMap has an end, and a write beyond it is refused whole.
 
 One decision can admit thousands of gangs, and at installation thousands may run already. Each asks here before it is
-put into the ledger. One that finds no room is set aside, it alone, until there is room for its size; smaller gangs,
+put into the ledger. Only a gang that finds no room is set aside, until there is room for its size; smaller gangs,
 preemption, stops and releases go on meanwhile.
 
-No namespace fills it for the others, whatever it may run: it holds at most :data:`SHARE` times what is left. So one
-alone takes three quarters of it, and one that comes when it has three quarters of the rest.
+No namespace fills the ledger for the others, whatever it may run: it holds at most :data:`SHARE` times what is left. So
+a single namespace takes three quarters of the ledger, and the next one three quarters of the rest.
 """
 
 from collections import Counter

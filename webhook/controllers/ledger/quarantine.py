@@ -1,4 +1,4 @@
-"""Copies of broken ledgers, kept for people to look at: the last few, and none for ever.
+"""Copies of broken ledgers, kept for people to look at: only the last few.
 
 Whoever damages the ledger again and again must not fill etcd with copies of it. All of it is best effort: nothing
 waits for a copy.

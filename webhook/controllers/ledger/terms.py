@@ -2,8 +2,8 @@
 
 A process that loses the lease steps down and may lead again later. Writes of its earlier term may still be on their way
 then, so the new term shares nothing with it by which such a write could pass for its own: not the identity in the
-lease, not what it remembers of the ledger. Only how far the ledger was once seen to be goes on, for what goes back from
-there was restored from a backup.
+lease, not what it remembers of the ledger. It only keeps how far the ledger was once seen to be, because a ledger that
+goes back from there was restored from a backup.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Keeps Tutti's two namespace labels: ``fenced`` before the first reservation, ``gated`` where policy says so.
 
 Anybody may gate a namespace by hand; the value tells their label from ours, which goes when policy no longer asks for
-it and nothing in the namespace waits or runs by it alone. Without it such a job would be stored suspended for ever.
+it and nothing in the namespace waits or runs only because of it. Without it such a job would be suspended for ever.
 
-Labelling namespaces is a strong right; a ValidatingAdmissionPolicy of the manifests holds our account to these two.
+Labelling namespaces is a strong right; a ValidatingAdmissionPolicy of the manifests limits our account to these two.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 A follower runs the same engine over the same view without writing, so that its answers agree and fail-over is warm.
 Only the leader decides, writes the ledger and touches jobs. Order within a cycle (rules 3 and 5 of the ledger): what a
-decision rests on was read before the ledger write that authorises it; a start carries uid and resourceVersion of then.
+decision rests on was read before the ledger write that authorises it; a start carries the uid and resourceVersion read.
 """
 
 import asyncio

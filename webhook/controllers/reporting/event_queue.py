@@ -1,7 +1,7 @@
-"""Events that wait to be written, by namespace: each has its turn, and who has most loses when there are too many.
+"""Events that wait to be written, by namespace: each has its turn, and the one with most loses when there are too many.
 
-So a namespace that makes thousands of them delays and displaces its own. Of one namespace the oldest is written first,
-and dropped first.
+So a namespace that makes thousands of them delays and displaces only its own. Of one namespace the oldest is written
+first, and dropped first.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
-"""Watches our webhook registrations, and says at once when one asks less than what ships (``registrations``).
+"""Watches our webhook registrations, and says at once when one asks for less than what ships (``registrations``).
 
-Each state that was stored is judged, in order, so that who puts all back sooner than anybody looks is noticed. Each
-replica counts in its metrics, the one that leads writes events. States that were not seen, since watches end, show in
+Each stored state is judged, in order, so that a change is noticed even if it is put back before anybody looks. Each
+replica counts in its metrics, and the leader writes events. States that were not seen, because watches end, show in
 the object's generation, which the API server raises with each change of a webhook.
 """
 

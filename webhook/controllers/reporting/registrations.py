@@ -1,9 +1,9 @@
-"""Notices that our webhook registrations ask less of the webhook than those that ship, or something else besides.
+"""Notices when our webhook registrations ask for less than those that ship, or for something else.
 
 The API server lets neither a webhook nor an admission policy judge registrations. Whoever may write them, by a stolen
 token or by accident, can take a webhook out: jobs then bypass their queues, and nothing fails. Reconcilers watch them
-(``registration_watch``), ``tutti status`` looks. Nobody writes them back: that right would be worth more to a thief
-than what it mends.
+(``registration_watch``), and ``tutti status`` checks them. Nobody writes them back: that right would be worth more to a
+thief than what it repairs.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Writes what users see in policy objects: how many gangs wait and run in each queue, and what they use.
 
-The leader alone writes. A change shows at once; after that an object is written at most once in the configured time,
+Only the leader writes. A change shows at once; after that an object is written at most once in the configured time,
 and only when something in it changed. A write that fails is made again with what is true then: nothing depends on it.
 """
 

@@ -1,3 +1,3 @@
 """What a cycle writes to the API server: ``batch`` gathers it, ``effects`` sends it once the ledger has it;
-``rehearsal`` tries whether the pods of a start would be let in.
+``rehearsal`` checks that the pods of a start would be let in.
 """

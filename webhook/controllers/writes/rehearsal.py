@@ -1,11 +1,11 @@
 """Whether the pods of what is started would be let in: no gang is started while the webhook does not answer.
 
-The API server brings our account's dry runs before the webhook, but not its writes: a review of each start would tell
+The API server sends our account's dry runs to the webhook, but not its writes: a review of each start would say
 nothing more, since our account may start anything. So a start is tried as a dry run first, and one that passes stands
 for all starts of a second. A webhook that ends within that second leaves a gang without pods, as one that ends just
 after a start does: it is stopped whole when they do not come in time.
 
-One that fails stands for itself alone: it may be another webhook, of this kind of job, that does not answer.
+One that fails stands only for itself: it may be another webhook, of this kind of job, that does not answer.
 """
 
 import asyncio

@@ -3,8 +3,9 @@
 Candidates come from the gang's own queue (``within_queue``) and, for reclaiming, from queues of its tree that use more
 than their own (``reclaim_within_cohort``). Over some it has *hierarchical advantage*: its request fits quota that a
 subtree around it owns. From the others it takes back what it owns, or, with ``borrow_within_cohort``, may even borrow
-at their cost. Whole gangs only; candidates are removed in a fixed order until the gang fits quota and nodes, then put
-back in reverse order where it still fits without: minimal, and never from a queue that is within its own quota by then.
+at their cost. Only whole gangs are stopped. Candidates are removed in a fixed order until the gang fits quota and
+nodes, then put back in reverse order if the gang still fits. So as few as possible are stopped, and never one of a
+queue that is within its own quota by then.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set

@@ -4,15 +4,15 @@ kube-queue's rule for trees of minimum and maximum, against starvation without s
 many small gangs takes each bit of room that becomes free, and a large gang elsewhere never finds enough at once. Only
 queues that say so (``Queue.guards_borrowing``) are guarded and give way, to others of their tree. Said exactly:
 
-- A gang is *starved* when its queue uses less than it owns of everything that the gang asks and the queue owns any of;
-  when nothing but room keeps it waiting (no fence, stop, back-off or wrong flavor); and when it could start once all
-  that other queues took beyond what they own has ended. One that this would not help holds nobody up.
-- It holds up a gang of another queue when both ask a resource of which, below the cohort where the two sides meet, the
-  one side has all that it owns and the other side less; and when with that gang there, the starved one would not have
-  room for it, at a vertex that both use.
+- A gang is *starved* if three things hold. Its queue uses less than it owns of everything that the gang asks and the
+  queue owns any of. Nothing but room keeps the gang waiting (no fence, stop, back-off or wrong flavor). It could start
+  once all that other queues took beyond what they own has ended. A gang that this would not help holds nobody up.
+- It holds up a gang of another queue if two things hold. Both ask for a resource of which, below the cohort where the
+  two sides meet, one side has all that it owns and the other side less. With that gang started, the starved one would
+  not have room for it, at a vertex that both use.
 
-A gang whose own queue is below what it owns is held up by nobody, so that no two wait for each other; neither is one
-that may use guaranteed quota only. Upstream looks at leaves and not at resources, and holds for whatever waits.
+Nobody holds up a gang whose own queue is below what it owns, so that no two wait for each other, nor a gang that may
+use only guaranteed quota. Upstream looks at leaves and not at resources, and holds room for whatever waits.
 """
 
 from collections.abc import Collection, Iterable, Iterator

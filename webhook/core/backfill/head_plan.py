@@ -1,4 +1,4 @@
-"""What is booked for the heads of one tree, or of one queue, and what that says of a start beside them."""
+"""What is booked for the heads of one tree, or of one queue, and what that means for other starts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

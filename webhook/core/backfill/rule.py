@@ -1,17 +1,17 @@
 """Backfill: who may go before the blocked head of a queue without delaying it.
 
 The heads of all Backfill queues of a tree have room booked (``bookings``), each from its earliest start on. Whoever
-else would start, of whatever queue, has to fit beside all that is booked for as long as its own run-time limit lets it
+else would start, of whatever queue, has to leave free all that is booked, for as long as its own run-time limit lets it
 run; without a limit that is for ever. A later gang of a head's own queue needs a limit to pass at all, and passes no
 head whose start depends on gangs without one, unless it asks nothing that the head asks. A head too starts as soon as
-it fits beside the others that are booked, before its own time if there is room.
+there is room for it and for the others that are booked, even before its own time.
 
 A head that is booked may be put off only by one that *intervenes*:
 
 - It has a higher priority than that head.
 - It *reclaims*: all that it takes of what the head asks for is owned by its own side of the tree, below the lowest
-  cohort that it shares with the head. Who takes what it owns never waits for a borrower; so a head that stays within
-  what its own side owns is put off by no owner. The quota that a blocked head keeps for itself counts as taken.
+  cohort that it shares with the head. An owner never waits for a borrower. So no owner puts off a head that stays
+  within what its own side owns. The quota that a blocked head keeps for itself counts as taken.
 
 A gang that grows to full size intervenes as an owner only. Age gives no right before a head that is booked already.
 

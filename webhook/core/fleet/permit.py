@@ -1,4 +1,4 @@
-"""The leave to start a copy: what the hub writes on it, and what the member's Tutti asks before it starts it (P1)."""
+"""The permit to start a copy: what the hub writes on it, and what the member's Tutti checks before a start (P1)."""
 
 
 def permit_text(offer: str, copy_uid: str) -> str:

@@ -2,7 +2,8 @@
 
 First that the copy is gone by its uid: from then on nobody starts it. Then that the member's ledger has no reservation
 for it: from then on its webhook lets no pod of it pass, not even of a controller that has not heard of the deletion.
-Then that no pod is listed. In another order a pod may come between two reads. A read that finds something begins again.
+Then that no pod is listed. In another order a pod could appear between two reads. If a read finds something, the proof
+begins again.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
-"""How long a hub is silent: what a member says on the hub's Lease, and from when on a hub may rely on it (rule P3).
+"""How long a hub is silent: what a member says on the hub's Lease, and when a hub may begin to rely on it (rule P3).
 
-The member counts from when it saw a renewal; the hub counts from when it was written down that nobody renews any more.
-What the hub allows beyond the member's time is for a renewal on its way and for the member's own steps.
+The member counts from when it saw a renewal. The hub counts from when it noted that nobody renews any more. The hub
+waits longer than the member's time, for a renewal on its way and for the member's own steps.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """What the hub does next about one gang: a pure function of its record and of what was read in the member it names.
 
 The member is read first and the record after it, both consistently; every write is conditional on what was read. So a
-process may crash, sleep or lose an answer anywhere: whoever asks again is told the step that is left.
+process may crash, sleep or lose an answer anywhere: the next call returns the step that is left.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What of claims and bookings finds room in the index beside its entries.
+"""Which claims and bookings find room in the index next to its entries.
 
-Neither may keep an entry from being written, and a new leader works out again what is left out. Which of them that is
-depends on whose they are: who asks for much loses some of it before anybody else does.
+Neither may keep an entry from being written, and a new leader works out again what is left out. What is left out
+depends on the namespace: the one with most loses some before any other does.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
 """The record of what was admitted: reservations, claims, and the epoch that shuts out late writers.
 
-A ``Ledger`` is an immutable value; ``ledger_text`` is its form in the ConfigMap. The rules of it (compare-and-swap,
-the order of reading, void by writing the job first) are kept by ``controllers.ledger_keeper``; this module only makes
-illegal records hard to write.
+A ``Ledger`` is an immutable value; ``text`` is its form in the ConfigMaps. ``controllers.ledger`` keeps its rules
+(compare-and-swap, the order of reading, void by writing the job first); this module only makes illegal records hard to
+write.
 """
 
 from collections.abc import Iterable, Mapping

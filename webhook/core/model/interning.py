@@ -1,4 +1,4 @@
-"""Small maps that thousands of gangs have alike, kept once: their pods' counts, the flavors that they were given."""
+"""Small maps that thousands of gangs share, kept once: their pods' counts, the flavors that they were given."""
 
 from collections.abc import Mapping
 from typing import Final, TypeVar

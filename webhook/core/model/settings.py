@@ -1,4 +1,4 @@
-"""What the engine is told beside the policy: Kueue's Configuration, as far as decisions depend on it."""
+"""What the engine is told besides the policy: Kueue's Configuration, as far as decisions depend on it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which nodes changed, in order: who looks at all of them once catches up with those alone."""
+"""Which nodes changed, in order: whoever has looked at all of them once only has to look at those."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Room on nodes that is kept for gangs whose victims are still there.
 
-On each node that is what is claimed there, less what the victims hold: as they leave, it is kept free for who claims,
-and nobody else starts in it.
+On each node that is what is claimed there, less what the victims hold. As they leave, it is kept free for the gang that
+claims it, and nobody else starts in it.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
-"""Volcano's HyperNodes as labels of nodes: of each tier, the one that a node is in, by itself or below another.
+"""Volcano's HyperNodes as labels of nodes: for each tier, the HyperNode that a node is in, directly or below another.
 
-So all that is done with racks and blocks is done with tiers. The labels are made up: kube-scheduler is told the nodes.
-Of two HyperNodes of one tier that have the same node, the first by name counts. One that is below itself has no more
-nodes for that.
+So everything that works for racks and blocks works for tiers. The labels are made up: kube-scheduler is given the names
+of the nodes. If two HyperNodes of one tier have the same node, the first by name counts. A HyperNode that is below
+itself gains no nodes by that.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
 """Labels, annotations and object names that Tutti reads and writes: one place, one meaning each.
 
-Who may write which of them, and where, is said in one table: ``jobs.reading.ours``.
+One table says who may write which of them, and where: ``jobs.reading.ours``.
 """
 
 from typing import Final

@@ -1,9 +1,9 @@
-"""Whether a gang could find nodes if all were gone that it may have stopped: a "no" is certain, and cheap.
+"""Whether a gang could find nodes if all gangs were gone that it may have stopped: a "no" is certain, and cheap.
 
 For each kind of gang that asked lately, what others hold that it may have stopped is kept added up, by node, and for
 each shape the room on every node as it would be then. Only nodes that changed are counted again, and what those hold
 who joined or left the gangs that may be stopped. One of these that ends changes nothing: what it held is free, and was
-counted already. Who asks about many gangs for the first time has to ask several times: they are counted by and by.
+counted already. A first question about many gangs has to be asked several times, because they are counted in steps.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence

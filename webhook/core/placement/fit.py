@@ -1,8 +1,8 @@
 """Where a gang goes: all its pods at once, or nothing.
 
 One shape: counting is exact. A gang fits if and only if the nodes together hold its pods. Several shapes: by decreasing
-dominant share, each placed beside those before it, and where that fails by a short search (``search``); a "yes" carries
-its witness, a "no" may be wrong where the shapes compete for many nodes.
+dominant share, each placed after those before it, and if that fails by a short search (``search``). A "yes" comes with
+the places; a "no" may be wrong where the shapes compete for many nodes.
 
 Best fit, by Kueue's rule for domains (``near`` has those): where one node holds all that is left, the one that holds
 fewest such pods; else the one that holds most. So holes are filled first and wide gangs stand close together.

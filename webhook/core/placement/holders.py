@@ -1,4 +1,4 @@
-"""Who holds the room on nodes that a gang lacks."""
+"""Which gangs hold the room on nodes that a gang lacks."""
 
 from collections import Counter
 from collections.abc import Collection

@@ -1,7 +1,7 @@
 """The jobs that share one PodGroup: who waits, who holds what, and what of it is a gang.
 
 Once the jobs that wait bring as many pods as the PodGroup needs, the first of them that bring enough are one gang, an
-ensemble; one that is enough by itself starts whole, not in part beside others. While the group runs with its quorum
+ensemble; a job that is enough by itself starts whole, not in part with others. While the group runs with its quorum
 met, each further job is a gang of its own.
 """
 

@@ -3,8 +3,7 @@
 Two views of usage. ``usage`` is what is charged now: the sum of all allocations, those being stopped included.
 ``projected usage`` is what will be charged once everything being stopped is gone and every claim is taken. A gang may
 start only if it fits both, so that it neither oversubscribes a vertex now nor takes what a preemptor was promised.
-While
-nothing is being stopped or claimed the two are one object.
+While nothing is being stopped or claimed the two are one object.
 """
 
 from bisect import bisect_left, insort

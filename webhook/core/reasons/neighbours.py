@@ -1,7 +1,7 @@
 """Keeps the names of other namespaces' jobs out of what one namespace is told.
 
-Reasons name who holds what is missing, since that is what people ask for. Where tenants are strangers to each other an
-operator hides it (``hide_neighbours``): amounts stay, names of other namespaces go, from every text before it leaves.
+Reasons name who holds what is missing, since that is what people ask for. If tenants are strangers to each other, an
+operator hides it (``hide_neighbours``): amounts stay, but names of other namespaces are taken out of every text.
 """
 
 import re

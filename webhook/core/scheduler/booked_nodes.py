@@ -1,13 +1,13 @@
-"""Booked nodes: who has quota and finds no nodes keeps those that become free first.
+"""Booked nodes: a gang that has quota and finds no nodes keeps those that become free first.
 
 Otherwise smaller gangs take each node as it becomes free, and a wide one never finds enough of them at once, in a
 queue of any strategy. Nobody is stopped for it. Of the gangs that run, as few are awaited as make room for it: first
-those that end first by their run-time limits, then those without a limit, from the oldest on. What it is to have on its
-nodes beside what those hold there is kept free for it (``placement.claimed``). It waits in its queue as before, and
-starts wherever it fits first.
+those that end first by their run-time limits, then those without a limit, from the oldest on. On its
+nodes, what it needs beyond what those still hold is kept free for it (``placement.claimed``). It waits in its queue as
+before, and starts wherever it fits first.
 
-Of those that share a flavor one gang books, the first by priority, time, uid that waits for nodes alone. It looks for
-nodes again whenever there is room beside what it keeps, so that it keeps what others left before they were expected to.
+Of those that share a flavor one gang books: the first by priority, time, uid that waits only for nodes. It looks for
+nodes again whenever there is room besides what it keeps, so that it keeps what others left earlier than expected.
 While no node goes away and nobody else's pods come, the last gang that it awaits never becomes a later one.
 
 A booking ends with the wait, or when the quota would not do even once those are gone that are awaited. It is not in the

@@ -1,8 +1,8 @@
-"""Claims: what becomes of a gang's right to the room that is made for it, until that is free.
+"""Claims: what becomes of a gang's right to the room that is being made for it, until the room is free.
 
 The cycle that stops others makes the claim (``cycle``), and the same write of the ledger has both. From then on the
-projected usage keeps the room (``allocations.promise``). When it is free a cycle takes the claim up: it becomes a
-reservation. Room is not marked by who left it: another claim, or a newcomer, may take it if as much comes from others
+projected usage keeps the room (``allocations.promise``). When the room is free, a cycle turns the claim into a
+reservation. Room does not remember who left it: another claim, or a newcomer, may take it if as much comes from others
 that are being stopped. Then the claim awaits those. It lapses when nobody is left to wait for, or when another gang
 goes first.
 

@@ -1,4 +1,4 @@
-"""What stands in a blocked class's way, and so what may wake it.
+"""What is in a blocked class's way, and so what may wake it.
 
 A class that can only ever start by room becoming free waits at the bottleneck, the vertex that refused it. One that
 might turn to another flavor or size, that might stop others as soon as a little is freed, or that only a promise keeps

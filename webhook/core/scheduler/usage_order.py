@@ -1,4 +1,4 @@
-"""Queues that go by decayed usage: what their local queues consumed is kept current, and with it who goes first."""
+"""Queues ordered by decayed usage: keeps current what their local queues consumed, and so which of them goes first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Kueue's admission checks: what a ClusterQueue asks for, and AdmissionChecks themselves.
 
-Of all their controllers Tutti is MultiKueue's alone, in a hub: a queue that names its check places its jobs in the
-clusters of a MultiKueueConfig, and is active while the check is. A queue that names any other admits nothing. The
-condition of the check is written by the hub (``fleet.multikueue``).
+Tutti is the controller of MultiKueue's check only, and only in a hub: a queue that names this check places its jobs in
+the clusters of a MultiKueueConfig, and is active while the check is. A queue that names any other check admits nothing.
+The hub writes the condition of the check (``fleet.roster``).
 """
 
 from collections.abc import Mapping

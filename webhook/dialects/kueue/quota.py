@@ -1,6 +1,6 @@
 """Resource groups of Kueue's ClusterQueue and Cohort: nominal quota, borrowing and lending limits.
 
-Beside Kueue's absolute ``borrowingLimit`` and ``lendingLimit`` two percentages are read, both of the nominal quota:
+Besides Kueue's absolute ``borrowingLimit`` and ``lendingLimit`` two percentages are read, both of the nominal quota:
 ``borrowingLimitPercent`` (0 or more) and ``lendablePercent`` (0 to 100). On a resource they stand for that resource; on
 ``spec`` they are the default for every resource of the object that states neither the amount nor the percentage. The
 amount and the percentage on the same resource are a contradiction and refused. Percentages are rounded down to a

@@ -1,4 +1,4 @@
-"""Kueue's rules for updates: what may not change, and what was wrong before and need not be mended at once."""
+"""Kueue's rules for updates: what may not change, and what was wrong before and need not be corrected at once."""
 
 from collections.abc import Mapping, Sequence
 

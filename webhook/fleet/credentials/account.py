@@ -1,6 +1,6 @@
 """The kubeconfig by which a hub reaches a member: its server and authority, and a token of the account for hubs.
 
-It is made from a kubeconfig of somebody who may ask for such a token there, and has nothing else of it.
+It is made from the kubeconfig of somebody who may ask for such a token there, and takes nothing else from it.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Until when a member's credentials are good, as they say themselves, and when somebody has to be told. Pure."""
+"""Until when a member's credentials are valid, as they themselves say, and when somebody has to be told. Pure."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""What a member answers, read within bounds: it is no friend, and a hub speaks to all of them on one loop."""
+"""What a member answers, read within bounds: a member is not trusted, and a hub talks to all of them on one loop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -1,10 +1,11 @@
 """Which member one gang is offered to next: one where something has just ended, else one that has not said no yet.
 
-A member is asked by an offer, and its own Tutti says with numbers why the copy waits there. What said no is passed over
-at once while others have not been asked. They are asked for room as it is; when all have said no, one is asked again,
-for room at the cost of others too, and the gang stays there a while, in that member's queue: the one whose queue has
-booked the earliest start for it, where one has, else the last. When each was asked so, the gang stays where it starts
-first, until that was due. Pure; what it remembers may be lost at any time.
+A member is asked by an offer, and its own Tutti says with numbers why the copy waits there. A member that said no is
+passed over at once while others have not been asked. Members are first asked for room as it is. When all have said no,
+one is asked again, for room at the cost of others too, and the gang stays there a while, in that member's queue. This
+is the member whose queue has booked the earliest start for the gang, if one has, otherwise the last. When each was
+asked so, the gang stays where it starts first, until that start was due. Pure; what it remembers may be lost at any
+time.
 """
 
 from collections.abc import Collection, Iterable

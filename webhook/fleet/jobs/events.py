@@ -1,4 +1,4 @@
-"""Events of a hub: on its job, where it runs, as those who know ACK One look for it; on a Secret, until when. Pure."""
+"""Events of a hub: on a job, where it runs, in ACK One's form; on a Secret, until when it is valid. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final

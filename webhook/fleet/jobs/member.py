@@ -1,7 +1,7 @@
 """One member of a fleet: what a hub asks of it and writes there.
 
 Every read goes to the member's API server and is consistent; every write is bound to what was read, or to a uid. A
-member that does not answer gives no sight, and is left in peace for a moment: its faults are its own.
+member that does not answer gives no sight, and is not asked again for a moment: its faults are its own.
 """
 
 import asyncio

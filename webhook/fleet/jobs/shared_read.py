@@ -1,4 +1,4 @@
-"""One read for all who ask before it begins: many gangs of one member want to know the same at the same time."""
+"""One read for all that ask before it begins: many gangs of one member want to know the same at the same time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Events on one job of a hub, sent: nothing depends on them."""
+"""Sends events on one job of a hub; nothing depends on them."""
 
 import contextlib
 from collections.abc import Callable, Mapping

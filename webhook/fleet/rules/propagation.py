@@ -1,7 +1,7 @@
 """PropagationPolicy and ClusterPropagationPolicy of ACK One and Karmada: in which members, and what after a failure.
 
-Both groups have the same fields. A gang is placed whole whatever a policy says of dividing it; what is honoured beside
-``resourceSelectors`` is ``placement.clusterAffinity`` by names, ``suspension`` as a whole or by names, and
+Both groups have the same fields. A gang is placed whole whatever a policy says of dividing it. Besides
+``resourceSelectors``, Tutti honours ``placement.clusterAffinity`` by names, ``suspension`` as a whole or by names, and
 ``failover.application``. Of several policies that select a job one applies: that of its namespace before one of the
 cluster, the higher ``priority``, the narrower selector, the name that comes first. Pure, and total: a policy that
 cannot be read selects what it can be read to select, and says what is wrong.

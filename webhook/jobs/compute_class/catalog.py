@@ -1,4 +1,4 @@
-"""The catalog of compute classes: its form, and loading it with problems that say where and how to mend.
+"""The catalog of compute classes: its form, and loading it, with problems that say where and how to correct it.
 
 Vendors' shape tables change several times a year, so they are versioned data with a mode for each rule, never code.
 """

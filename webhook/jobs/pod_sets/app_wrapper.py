@@ -1,8 +1,9 @@
 """The pod sets of an AppWrapper: those that its components declare, else those that their kinds are known to make.
 
-Its controller infers them for a few kinds and takes any other component without a declaration as one without pods. So
-does this, but where it looks as if there were some: what cannot be counted is refused by name. The inferred ones must
-be as many, and in the same order, as the controller's own, because ``podSetInfos`` are matched to them by position.
+Its controller infers them for a few kinds, and takes any other component without a declaration as one without pods. So
+does this reader, unless the component looks as if it had some: what cannot be counted is refused by name. The inferred
+pod sets must be as many, and in the same order, as the controller's own, because ``podSetInfos`` are matched to them by
+position.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Built-in readers, for kinds whose pods paths alone cannot tell: Job, Ray, Spark, AppWrapper, Workflow, TrainJob.
+"""Built-in readers, for kinds whose pods paths alone do not show: Job, Ray, Spark, AppWrapper, Workflow, TrainJob.
 
-A reader completes or checks what the paths of an entry found. What it cannot price it refuses by name: autoscalers,
+A reader completes or checks what the paths of an entry found. It refuses by name what it cannot price: autoscalers,
 dynamic allocation, settings passed through free-form configuration.
 """
 

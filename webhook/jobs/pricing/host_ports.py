@@ -1,6 +1,6 @@
-"""Which ports of its node a pod takes: kube-scheduler binds no two pods with the same one to a node (NodePorts).
+"""Which ports of its node a pod takes: kube-scheduler binds no two pods with the same port to a node (NodePorts).
 
-Addresses are not told apart: a port of one address counts as the port of all.
+Addresses are not distinguished: a port of one address counts as the port of all.
 """
 
 from collections.abc import Iterator, Mapping

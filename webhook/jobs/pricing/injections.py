@@ -1,7 +1,7 @@
 """Containers that others add to pods when these are created (Istio, Vault, a VPA's agent): no template shows them.
 
 An operator names them in configuration, with what they ask and which pods get them; they are priced with those pods,
-and so reserved, charged and let pass. A container that nobody named makes its pod ask more than its place holds.
+and so reserved, charged and let pass. A container that nobody named makes its pod ask for more than its place holds.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
-"""Does an object of a job kind have to wait for Tutti, and by which rule.
+"""Whether an object of a job kind has to wait for Tutti, and by which rule.
 
-Gated is what (a) carries a queue label, (b) has a pod template that joins a PodGroup, or (c) lives in a namespace
-marked mandatory or mapped to a queue. What a gated owner's controller writes belongs to its owner's gang and is never
-gated again; whoever only claims such an owner is gated like everybody else.
+An object is gated if it (a) carries a queue label, (b) has a pod template that joins a PodGroup, or (c) lives in a
+namespace that is marked mandatory or mapped to a queue. What a gated owner's controller writes belongs to its owner's
+gang and is never gated again; whoever only claims such an owner is gated like everybody else.
 """
 
 from collections.abc import Collection, Mapping

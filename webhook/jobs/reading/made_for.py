@@ -1,8 +1,8 @@
 """For which object something was made, by labels that its controller wrote: the owner is taken away where an object is
 deleted with ``--cascade=orphan``, the labels stay.
 
-Anybody may write such a label. Uids are believed of an owner alone that this process never saw (``cluster.lineage``),
-names of gangs alone whose pods bear no label of ours (``cluster.by_name``).
+Anybody may write such a label. A uid is believed only of an owner that this process never saw (``cluster.lineage``), a
+name only of a gang whose pods bear no label of ours (``cluster.by_name``).
 """
 
 from collections.abc import Mapping

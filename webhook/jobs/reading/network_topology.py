@@ -2,8 +2,8 @@
 
 Volcano keeps a job within one HyperNode of a tier at most (``hard``), or tries to (``soft``). The configuration says
 which node label tells those of a tier apart, or the HyperNodes themselves do. Of all domains up to the tier the
-narrowest that holds the job is taken. What has no tier, or cannot be said by annotations, is left, with a reason for
-whoever wrote it. Annotations that the owner wrote on a task count instead.
+narrowest that holds the job is taken. What has no tier, or cannot be said by annotations, is left out, and its author
+is told why. Annotations that the owner wrote on a task count instead.
 """
 
 from collections.abc import Mapping, Sequence

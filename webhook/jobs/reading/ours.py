@@ -1,7 +1,7 @@
 """Every name under ``tutti.dev/``: on which objects it means something, and who writes it there. One closed table.
 
-What Tutti alone writes is written by its account, and at creation by the mutating webhook; on an object that waits for
-nobody it is refused, whoever writes it and wherever in the object it stands. The webhook and the generated admission
+What only Tutti writes is written by its account, and at creation by the mutating webhook; on an object that waits for
+nobody it is refused, whoever writes it and wherever in the object it is. The webhook and the generated admission
 policies both read this table, and a test walks ``core.notation.names`` for names that it lacks.
 """
 

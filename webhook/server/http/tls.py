@@ -1,4 +1,4 @@
-"""The serving certificate, followed as it is renewed on disk, without a restart and without a moment of none.
+"""The serving certificate, followed as it is renewed on disk, without a restart and without a moment without one.
 
 Each new pair is loaded into a fresh context, which new connections get through the SNI callback; connections that are
 open keep theirs. Loading into the live context would serve the old pair after a change of key type, and a mismatched

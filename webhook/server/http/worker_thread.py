@@ -1,4 +1,4 @@
-"""Work beside the event loop, one piece at a time: judging policy may take longer than a pod can wait to be created.
+"""Work outside the event loop, one piece at a time: judging policy may take longer than a pod can wait to be created.
 
 It is Python all the same and shares the interpreter's lock with the loop, which then answers a few milliseconds later
 instead of not at all.

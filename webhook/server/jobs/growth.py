@@ -1,7 +1,7 @@
-"""Does a change make a running gang larger than what was reserved for it.
+"""Whether a change makes a running gang larger than what was reserved for it.
 
 A running gang may shrink, and may go back up to its reservation; more than that would start pods that are not reserved.
-A waiting gang may change as it likes, it is judged again. The comparison is between pod sets as the reconciler reads
+A waiting gang may change as it likes: it is judged again. The comparison is between pod sets as the reconciler reads
 them, so every spelling of the same change (parallelism, completions, replicas, resources, a new replica type) is seen,
 and pods that have ended for good, which a larger number does not bring back, are not.
 """

@@ -1,4 +1,4 @@
-"""What does not wait for Tutti: it bears nothing that Tutti alone writes, and an opt-in that has no effect is said."""
+"""What does not wait for Tutti: it bears nothing that only Tutti writes, and an opt-in without effect is reported."""
 
 from collections.abc import Mapping
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What a pod asks more than its place in a reservation holds."""
+"""How much more a pod asks than its place in a reservation holds."""
 
 from collections.abc import Mapping
 from typing import Any, Final

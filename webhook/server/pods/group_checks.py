@@ -1,4 +1,4 @@
-"""What a plain pod says of its group: can it be believed, does it agree with the others, may it still be changed.
+"""What a plain pod says of its group: whether it can be believed, agrees with the others, and may still be changed.
 
 Where a group is one of Kueue's, what Kueue refuses at the door is refused here too, and what it finds out later (pods
 that contradict each other, a pod too many) is told at the door as far as it is known there; whoever slips past waits.

@@ -1,8 +1,8 @@
 """/mutate/pods for pods of gangs: each prefers the nodes on which room is kept for its pod set, and of these the one
 of its rank: neighbours in rank stand next to each other.
 
-A wish and no condition: kube-scheduler follows it where it can, and a pod whose node has gone meanwhile goes elsewhere.
-It follows from the ledger's entry alone, so every replica answers the same, as often as it is asked.
+A preference, not a condition: kube-scheduler follows it where it can, and a pod whose node has gone goes elsewhere. It
+follows from the ledger's entry alone, so every replica gives the same answer, as often as it is asked.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Labels by which controllers find what they made: whoever changes one has the controller let go of it, or fail on it.
+"""Labels by which controllers find what they made: a change of one makes the controller let go of it, or fail on it.
 
 A pod that its controller has let go of runs on when its gang is stopped; so do the pods of a Job whose JobSet's
 controller cannot read what it wrote on that Job.

@@ -1,4 +1,4 @@
-"""The gate's counters with their labels bound once: binding per request costs as much as a log line."""
+"""The webhook's counters with their labels bound once: binding per request costs as much as a log line."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the webhook has to be told: who we are, who may do what, and the bounds it keeps."""
+"""The webhook's settings: who we are, who may do what, and the bounds that it keeps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

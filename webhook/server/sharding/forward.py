@@ -2,7 +2,7 @@
 
 A review that already made its hop is decided where it arrives, so disagreement about owners cannot make a loop. A peer
 that does not answer is taken out of the live set at once; the review is then decided here, after the settling time of
-``ownership``. Who passes a review on shows that it is a replica (``hop``); the hop of anybody else is refused.
+``ownership``. A replica that passes a review on proves that it is one (``hop``); the hop of anybody else is refused.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Who may pass a review on: another replica, and it shows so by a code made with the key that all of them serve with.
+"""Only a replica may pass a review on, and it proves that it is one by a code made with the key that all serve with.
 
 The serving key is the one secret that replicas share and nobody else has. A code covers path and body, so what passed
 once is worth nothing for another review. Replicas see a renewed key at different moments: codes are made and taken with

@@ -1,7 +1,7 @@
-"""Who the other webhook replicas are: the endpoints of our own Service, by pod name.
+"""Which other webhook replicas there are: the endpoints of our own Service, by pod name.
 
-Written in the configuration instead where there are no EndpointSlices. A replica that is listed and does not answer is
-found out by the liveness check of ``forward``; one that is not listed yet is not asked yet.
+Where there are no EndpointSlices, the configuration lists them instead. The liveness check of ``forward`` finds a
+replica that is listed and does not answer; a replica that is not listed yet is not asked yet.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """When a gang came to where it is: stopped, ready, finished.
 
-The objects say it only in part, so it is noted as it is seen, every second or so whether anybody reads or not. What was
-there before this process started is estimated from what the objects do say, never later than now.
+The objects say only part of this, so it is noted as it is seen, every second or so, whether anybody reads or not. What
+happened before this process started is estimated from what the objects do say, never later than now.
 """
 
 from collections.abc import Callable

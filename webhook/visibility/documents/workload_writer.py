@@ -1,9 +1,9 @@
 """Writes a document for every gang of one view, at a cost that follows what changed.
 
 A gang whose job, reservation and pods are the same objects as before is passed over. Why a waiting gang waits has to be
-asked of the engine each time, with the numbers of the moment, which is dear: it is asked again only after a while, for
-a bounded time a look, whose reason is oldest first. So with thousands waiting a number may be some seconds old; that a
-gang was admitted, stopped or finished never is.
+asked of the engine each time, with the numbers of the moment, which is expensive. So it is asked again only after a
+while, for a bounded time per look, the oldest reason first. With thousands waiting a number may be some seconds old;
+that a gang was admitted, stopped or finished never is.
 """
 
 import asyncio

@@ -62,7 +62,7 @@ def test_a_pod_template_says_how_many_pods_are_a_slice_that_is_not_torn_apart():
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ({names.SLICE_SIZE: "2"}, f"{names.SLICE_SIZE}: 2: needs {names.SLICE_TOPOLOGY} beside it"),
+        ({names.SLICE_SIZE: "2"}, f"{names.SLICE_SIZE}: 2: needs {names.SLICE_TOPOLOGY} with it"),
         ({names.SLICE_TOPOLOGY: "rack"}, f"{names.SLICE_TOPOLOGY}: rack: needs {names.SLICE_SIZE} beside it"),
         (SLICES | {names.SLICE_SIZE: "3"}, "3: does not divide the 4 pods of the set; write a number that does"),
         (SLICES | {names.SLICE_SIZE: "8"}, "8: does not divide the 4 pods of the set"),
