@@ -251,7 +251,7 @@ class Shell(StrEnum):
 def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
     """Print the completion script of a shell, for example: source <(tutti completion bash).
 
-    Completing kubectl tutti needs only kubectl_complete-tutti on PATH; it is installed beside tutti.
+    Completing kubectl tutti needs only kubectl_complete-tutti on PATH; it is installed with tutti.
     """
     typer.echo(completing.script(shell), nl=False)
 

@@ -106,7 +106,7 @@ class Tier(Section):
 
 
 class Reviewers(Section):
-    """Who may ask the webhook: whoever shows a client certificate, as an API server can be told to."""
+    """Who may ask the webhook: callers with a client certificate, which an API server can be configured to show."""
 
     authority: Path
     """PEM file of the authority that signs these certificates."""

@@ -174,7 +174,7 @@ async def _until(stop: asyncio.Event, *work: Coroutine[Any, Any, None]) -> None:
 
 
 async def serve_hub(config: Config, stop: asyncio.Event) -> None:
-    """Serve as the hub of a fleet until ``stop``, beside its health."""
+    """Serve as the hub of a fleet until ``stop``, and its health."""
     from webhook.fleet import process  # noqa: PLC0415
 
     hubs: list[Hub] = []

@@ -395,7 +395,7 @@ class Feeds:
         self._read_with_others()
 
     def _read_with_others(self) -> None:
-        """Work out soon with what jobs are read, and read those again of which that is something else."""
+        """Work out soon what jobs are read with, and read those again for which that has changed."""
         if self._jobs_running and self._context_timer is None:
             self._context_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._rebuild_context)
 

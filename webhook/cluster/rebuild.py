@@ -55,7 +55,7 @@ def proved_seq(view: View) -> int:
 
 
 def _with_quorum(entries: dict[str, Reservation], view: View) -> dict[str, Reservation]:
-    """Return the entries with those of every ensemble stopping of which too little is left."""
+    """Return the entries, with those of every ensemble stopping that has too little left."""
     ensembles: dict[tuple[str, str, float], list[Reservation]] = {}
     for entry in entries.values():
         if entry.membership is not None:
@@ -185,7 +185,7 @@ def _asked(flavors: dict[str, str], gang: Gang, requests: Iterable[str]) -> dict
 
 
 def unheld(view: View, ledger: Ledger) -> list[str]:
-    """Return the first few jobs, and pods of jobs that are gone, which hold something of which ``ledger`` says nothing.
+    """Return the first few jobs, and pods of jobs that are gone, which hold something that ``ledger`` does not mention.
 
     No leader releases what is there still: that ledger is an old copy, or ``view`` is. One is enough to know.
     """
@@ -216,7 +216,7 @@ def _leaving(view: View, ledger: Ledger) -> Iterator[str]:
 
 
 def uncounted(view: View) -> list[str]:
-    """Return the pods of gangs of which a rebuilt ledger would say nothing: their job is gone, or cannot be read.
+    """Return the pods of gangs that a rebuilt ledger would not mention: their job is gone, or cannot be read.
 
     Of a gang whose pods are in another cluster its own name is returned.
     """

@@ -55,7 +55,7 @@ class View:
     lineage: Lineage = field(default_factory=Lineage)
     by_name: ByName = field(default_factory=ByName)
     nodes: Occupancy | None = None
-    """Who is on which node; None in a process that does not decide."""
+    """Which pods are on which node; None in a process that does not decide."""
     ledger: Ledger = field(default_factory=Ledger)
     ledger_trusted: bool = False
     """The ledger was read and decoded; False while it is missing or corrupt."""
@@ -65,7 +65,7 @@ class View:
     """Names of feeds that have not finished their first list; those that are unread for a reason are left out."""
     unread: dict[str, str] = field(default_factory=dict)
     """What the API server lets nobody read, and why: a job kind's key or ``POD_GROUPS``, though it may have been read
-    before, or what never was, such as ``POLICY``. Who needs it to be judged waits; all others go on.
+    before, or what never was, such as ``POLICY``. What needs it to be judged waits; everything else goes on.
     """
     outdated: dict[str, str] = field(default_factory=dict)
     """The same of what was read before and is gone by as it was then: policy and nodes, or a feed that all need."""

@@ -172,5 +172,5 @@ class GangRecords:
         return record
 
     def forget(self, uid: str) -> None:
-        """Drop all that is known of a gang of which nothing is stored any more."""
+        """Drop all that is known of a gang when nothing of it is stored any more."""
         self._by_uid.pop(uid, None)

@@ -62,7 +62,7 @@ def validate(
     compiler: PolicyCompiler | None = None,
     old: PolicyObject | None = None,
 ) -> tuple[Problem, ...]:
-    """Return what would be wrong if ``obj`` were stored beside ``others``; errors refuse it, warnings do not.
+    """Return what would be wrong if ``obj`` were stored together with ``others``; errors refuse it, warnings do not.
 
     ``others`` may hold the stored version of the same object, which it replaces; ``old`` is that where they do not.
     Reported is what ``obj`` adds, in itself (paths are JSON pointers into it) or to other objects (paths name them).

@@ -73,7 +73,7 @@ def outdated(policy: Policy, known: Known, holding: Set[str]) -> bool:
 
 
 def _missing(policy: Policy, holding: Set[str]) -> list[str]:
-    """Return the queues that need a place: not those of which a cohort of their name, or a leaf above, took over."""
+    """Return the queues that need a place: not those that a cohort of their name, or a leaf above, replaced."""
     found = {name: heir(name, policy.cohorts, policy.queues) for name in sorted(holding - policy.queues.keys())}
     return [name for name, above in found.items() if above is None or (above != name and above in policy.cohorts)]
 
@@ -108,7 +108,7 @@ def _left(name: str, policy: Policy, known: Queue | None, told: _Told) -> Queue:
 
 
 def _remember_above(queue: str, cohort: str | None, cohorts: dict[str, Cohort], told: _Told) -> None:
-    """Add to ``cohorts`` those above a queue of which nothing is known: they may be only named, or gone."""
+    """Add to ``cohorts`` those above a queue about which nothing is known: they may be only named, or gone."""
     met: set[str] = set()
     while cohort is not None and cohort not in met:
         met.add(cohort)

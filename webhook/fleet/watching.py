@@ -28,7 +28,7 @@ from webhook.wire.watch import version_number
 UNSERVED_SECONDS: Final = 15.0
 """Until a kind that a cluster does not serve is asked for again."""
 _NO_ENTRIES: Final = frozenset({ledger_text.META, ledger_text.CLAIMS, ledger_text.BOOKINGS, ledger_text.PAGES})
-"""What a ledger holds beside its entries: that a gang's own booking has gone is no room for it."""
+"""What a ledger holds besides its entries: that a gang's own booking has gone is no room for it."""
 _PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 
 

@@ -15,7 +15,7 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 alone take it."""
 JSON: Final = "application/json"
 METADATA: Final = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
-"""For answers of which only metadata is read: encoding a page of the ledger takes as long as storing it."""
+"""For answers whose metadata alone is read: encoding a page of the ledger takes as long as storing it."""
 
 PAGE_BYTES_MAX: Final = 16 * 2**20
 """The longest page of a list that is read: 500 objects of 1.5 MB each are more memory than a process has."""

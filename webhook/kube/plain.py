@@ -1,4 +1,4 @@
-"""Objects kept as plain data: of kinds that are few, and of which more than a few fields matter."""
+"""Objects kept as plain data: of kinds that have few objects, but more than a few fields that matter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What stands beside the product and is imported by nothing of it: simulated cluster, dry runs, replays, demo."""
+"""What is not part of the product, and is imported by nothing of it: simulated cluster, dry runs, replays, demo."""

@@ -224,7 +224,7 @@ class ReviewHandler:
         return deny(Refusal.NOT_READY, f"Tutti has just started and is still reading {missing}; try again", 503)
 
     def _needs_unread(self, request: ReviewRequest) -> Answer | None:
-        """Refuse a new job of a kind that cannot be read, and one of which nobody knows whether and where it waits."""
+        """Refuse a new job of a kind that cannot be read, and one when nobody knows whether and where it waits."""
         unread = self.view.unread
         if not unread or request.operation != "CREATE" or self._harmless(request):
             return None

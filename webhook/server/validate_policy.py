@@ -67,14 +67,14 @@ def judge(
 ) -> Answer:
     """Return the answer about one policy object or about the policy ConfigMap.
 
-    It may run beside the event loop: what it reads of the view is replaced as a whole when it changes.
+    It may run outside the event loop: what it reads of the view is replaced as a whole when it changes.
     """
     kept = judge_removal(request, view)
     return validate(request, stored, compiler) if kept.allowed else kept
 
 
 def validate(request: ReviewRequest, stored: Iterable[Mapping[str, object]], compiler: PolicyCompiler) -> Answer:
-    """Return the answer about an object as it would be stored beside those that are ``stored``."""
+    """Return the answer about an object as it would be stored with those that are ``stored``."""
     obj = request.object
     if request.operation == "DELETE" or request.subresource:
         return ALLOW

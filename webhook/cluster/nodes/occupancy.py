@@ -59,7 +59,7 @@ class _Settling:
 
 
 class Occupancy:
-    """Who is on which node."""
+    """Which pods are on which node."""
 
     def __init__(self, exempt_namespaces: Collection[str] = ()) -> None:
         self.capacity = Capacity()
@@ -236,7 +236,7 @@ class Occupancy:
 
     @property
     def changes(self) -> int:
-        """How many gangs have to be looked at, beside those that are short of places."""
+        """How many gangs have to be looked at, besides those that are short of places."""
         return len(self._unsettled)
 
     def look_again(self) -> bool:

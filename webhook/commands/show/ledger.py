@@ -37,7 +37,7 @@ async def read_ledger(api: Api) -> Document:
 
 
 async def read_pages(api: Api, index: Document) -> list[Document]:
-    """Return the pages beside an index; none where it lists none. Raises ApiError."""
+    """Return the pages of an index; none where it lists none. Raises ApiError."""
     if ledger_text.PAGES not in (index.get("data") or {}):
         return []
     query = {"labelSelector": f"{names.LEDGER_PAGE}={names.LEDGER_NAME}"}

@@ -128,7 +128,7 @@ def started_by(pod: PodRecord, reservation: Reservation) -> bool:
 def lifting(job: JobRecord, pods: Iterable[PodRecord], ledger: Ledger, view: View) -> Effect | None:
     """Return the effect that lets ``pods`` go, chosen before ``ledger`` was written; None if that takes it back.
 
-    Who has to be in a HyperNode is held to the nodes that are in it now, and waits while there are none.
+    A pod that has to be in a HyperNode is limited to the nodes that are in it now, and waits while there are none.
     """
     reservation = ledger.entries.get(job.uid)
     if reservation is None or reservation.stopping is not None:

@@ -83,6 +83,6 @@ def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:
     """Return whether a stop holds ``job`` until its owner lifts it."""
     if reservation is None or reservation.stopping not in HOLDS:
         return False
-    # A start removes the re-queue annotation: one without a hold beside it means that the owner has lifted the hold
+    # A start removes the re-queue annotation: one without a hold next to it means that the owner has lifted the hold
     # already, while the last of its pods were ending.
     return job.requeue is None or job.held

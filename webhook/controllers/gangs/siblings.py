@@ -24,7 +24,7 @@ class Departure:
 
 
 def leaves(job: JobRecord | None, reservation: Reservation | None) -> bool:
-    """Return whether a job is still bound to an ensemble of which it can be no part any more."""
+    """Return whether a job is still bound to an ensemble that it can no longer be part of."""
     if reservation is None or reservation.membership is None:
         return False
     return job is None or job.deleting or job.finished is not None

@@ -48,7 +48,7 @@ class Hubs:
         self._heard: dict[str, Heard] = {}
         """By the uid of the hub's kube-system."""
         self.silent: frozenset[str] = frozenset()
-        """Hubs of which nothing was heard for too long, as of the last look."""
+        """Hubs from which nothing was heard for too long, as of the last look."""
         self._next_look = 0.0
         if self.patience_seconds is not None:
             log.warning(

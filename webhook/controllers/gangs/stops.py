@@ -203,7 +203,7 @@ class Stops:
 
     @property
     def _short(self) -> Mapping[str, int]:
-        """Gangs of which pods fit no node; that changes with others."""
+        """Gangs with pods that fit no node; that changes with others."""
         return {} if self._view.nodes is None else self._view.nodes.short
 
     def if_due(self, job: JobRecord, reservation: Reservation, now: float, batch: Batch) -> None:

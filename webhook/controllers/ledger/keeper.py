@@ -349,7 +349,7 @@ class LedgerKeeper(LeasedWriter):
     def _beside_entries(
         self, before: Ledger, ledger: Ledger, changes: Mapping[str, Mapping[str, Change]]
     ) -> tuple[Ledger, dict[str, str | None]]:
-        """Return the ledger as it can be written, and what the index says new beside its entries."""
+        """Return the ledger as it can be written, and what is new in the index besides its entries."""
         entries = {uid: filing.text_of(change.after) for uid, change in changes.get(INDEX, {}).items()}
         if ledger.pages != before.pages:
             entries[ledger_text.PAGES] = ledger_text.encode_pages(ledger.pages) if ledger.pages else None
@@ -364,7 +364,7 @@ class LedgerKeeper(LeasedWriter):
     async def _write(
         self, page: str, uids: Iterable[str], ledger: Ledger, texts: Mapping[str, str | None] | None = None
     ) -> None:
-        """Write what ``ledger`` says of some entries on one page, and ``texts`` beside them."""
+        """Write what ``ledger`` says of some entries on one page, and ``texts`` with them."""
         kept = self._index if page == INDEX else self._pages[page]
         changes = {uid: filing.text_of(ledger.entries.get(uid)) for uid in sorted(uids)} | dict(texts or {})
         digest = kept.digest_with(changes)

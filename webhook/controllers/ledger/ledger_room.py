@@ -51,7 +51,7 @@ class LedgerRoom:
         self._taken_in = Counter[str]()
         """The same by namespace."""
         self._set_aside: dict[str, _SetAside] = {}
-        """By what tells the gang from all others, in the order in which they found no room."""
+        """By what distinguishes the gang from all others, in the order in which they found no room."""
         self._gang_of: dict[str, str] = {}
         """Uid of a job to its gang, of those set aside."""
         self._stay: dict[str, tuple[int, Gang | None]] = {}

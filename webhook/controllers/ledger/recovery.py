@@ -93,7 +93,7 @@ class Recovery:
         return ledger
 
     async def doubt(self, ledger: Ledger) -> LedgerBroken | None:
-        """Return what is wrong with a ledger that was taken over while something runs of which it says nothing.
+        """Return what is wrong with a ledger that was taken over while something runs that it does not mention.
 
         What was read by watching may be old: it is read again before that is believed, for a while. Raises LeaseLost.
         """
@@ -177,7 +177,7 @@ class Recovery:
         return unread if needed or (unread and rebuild.uncounted(view)) else {}
 
     async def _let_leave(self) -> None:
-        """Wait for pods that still take room of which nothing is written, as long as they can be expected to go."""
+        """Wait for pods that take room that is written nowhere, as long as they can be expected to go."""
         loop = asyncio.get_running_loop()
         until = loop.time() + LEAVING_SECONDS
         while (pods := rebuild.leaving(self._feeds.view, self._feeds.view.ledger)) and loop.time() < until:

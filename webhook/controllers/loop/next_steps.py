@@ -81,7 +81,7 @@ class Steps:
                 self._write(step, job, patches.grow(job, reservation) if reservation else patches.restore(job), batch)
 
     def _give_up(self, job: JobRecord, reservation: Reservation | None, batch: Batch) -> bool:
-        """Stop a gang of which nothing runs if its start is refused for good; return whether it is."""
+        """Stop a gang that does not run if its start is refused for good; return whether it is."""
         refused = self.effects.given_up(job)
         if refused is None or reservation is None or not reservation.evictable:
             return False

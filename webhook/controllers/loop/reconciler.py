@@ -77,7 +77,7 @@ class Reconciler:
         """Listens to the feeds."""
         self._labels = NamespaceLabels(api, feeds.view)
         self._chores: asyncio.Task[None] | None = None
-        """What is done beside the cycles, so that an API server that does not answer does not cost the lease."""
+        """What is done besides the cycles, so that an API server that does not answer does not cost the lease."""
         self.leading = False
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""

@@ -67,7 +67,7 @@ class Announcer:
         self._growing: dict[str, _Waiting] = {}
         """Those that have started and wait for more of their pods to join, in the same order."""
         self._delayed: set[str] = set()
-        """Uids of admitted gangs of which it was told that their start fails."""
+        """Uids of admitted gangs whose failing start was reported."""
         self._unread: dict[str, str] = {}
         self._unreadable: set[Regarding] = set()
         self._unreadable_at = float("-inf")

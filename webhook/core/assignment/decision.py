@@ -118,7 +118,7 @@ class Decider:
 
     def more_places(self, gang: Gang, held: Reservation, larger: Reservation) -> Allotment | Misplaced | None:
         """Return where the pods go by which a running gang would be ``larger`` than what it has ``held``, or why
-        nowhere; None where nobody asks. Who has to be in one domain is in it already.
+        nowhere; None where nobody asks. A gang that has to be in one domain is in it already.
         """
         if self.nodes is None or held.adopted or held.loose_pods:
             return None

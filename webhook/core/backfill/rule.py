@@ -188,7 +188,7 @@ class Backfill:
         )
 
     def refusals(self, uid: str, now: float) -> Callable[[EquivalenceClass], bool]:
-        """Return what tells of a class that waits beside a head whether that still keeps it out, as settled last: if so
+        """Return what tells of a class that waits with a head whether that still keeps it out, as settled last: if so
         the class need not be decided about.
         """
         plan = next((plan for _, plan, _ in self._settled.values() if uid in plan.bookings), None)
@@ -210,7 +210,7 @@ class Backfill:
         return refuses
 
     def room_beside(self, eclass: EquivalenceClass, fences: Fences, now: float) -> dict[FlavorResource, int]:
-        """Return what the head of ``eclass`` could take now, for as long as it may run, beside all that is booked."""
+        """Return what the head of ``eclass`` could take now, for as long as it may run, without what is booked."""
         vertex, plan = eclass.queue.vertex, self._plan_beside(eclass.queue, fences, now)
         if vertex is None or plan.table is None:
             return {}

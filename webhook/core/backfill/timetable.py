@@ -50,7 +50,7 @@ class Start:
     end_seconds: float
     """Infinite when nobody knows."""
     gone: Sequence[Allocation] = ()
-    """Who would be stopped for it."""
+    """The gangs that would be stopped for it."""
 
 
 class Timetable:

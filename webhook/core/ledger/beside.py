@@ -46,7 +46,7 @@ def written(
 ) -> tuple[Ledger, Texts]:
     """Return ``ledger`` with the claims and bookings that fit, and what is new of both.
 
-    ``index`` is what the object holds now, ``changes`` what is written of it beside claims and bookings.
+    ``index`` is what the object holds now, ``changes`` what is written of it besides claims and bookings.
     """
     known.take(ledger.claims)
     texts = _texts(before, ledger, known)

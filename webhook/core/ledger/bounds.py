@@ -19,9 +19,9 @@ ENTRY_BYTES_MAX: Final = 32_768
 STORED_BYTES_MAX: Final = 2 * ENTRY_BYTES_MAX
 """The same once the queue's flavors are in it, which administrators name."""
 _SAFE_BYTES: Final = 200
-"""What one pod set takes at most beside names."""
+"""What one pod set takes at most besides names."""
 _SAFE_RESOURCE_BYTES: Final = 64
-"""What one resource takes at most beside its name, twice."""
+"""What one resource takes at most besides its name, twice."""
 _SAFE_LETTER_BYTES: Final = 12
 """What a letter takes at most as it is written: one beyond ASCII. Templates of some kinds may name resources by any."""
 

@@ -135,7 +135,7 @@ def stages(changes: Mapping[str, Mapping[str, Change]], index_takes: bool) -> li
     """Return page to uids for each round of writes, one after the other: take before give.
 
     Nothing is released or marked before all that is taken is stored: whoever takes over between two writes finds too
-    much counted, never too little. ``index_takes``: the index says something new beside entries, such as a claim.
+    much counted, never too little. ``index_takes``: the index says something new besides entries, such as a claim.
     """
     taking = {page: frozenset(uid for uid, each in here.items() if each.takes) for page, here in changes.items()}
     taking = {page: uids for page, uids in taking.items() if uids}
@@ -235,7 +235,7 @@ def succeeding(
 
 
 def unlisted(index: Ledger, found: Mapping[str, Found]) -> list[str]:
-    """Return the names of the pages found beside those that ``index`` lists; they are empty.
+    """Return the names of the pages found besides those that ``index`` lists; they are empty.
 
     Raises PagesMismatch when a listed page is missing, another of its name is there, or one that is not listed holds
     entries: then the list is of an earlier time.

@@ -60,7 +60,7 @@ class ReservedPodSet:
     domain: Mapping[str, str] = field(default_factory=dict)
     """Labels of the nodes that alone its pods may go to, where it has to be in one domain."""
     unknown: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    """What another release wrote of it beside the rest; kept until the pod set is made again."""
+    """What another release wrote of it besides the rest; kept until the pod set is made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Reservation:
     cohorts: tuple[str, ...] = ()
     """What its queue was below when it was admitted, upwards: should any of these vanish, its usage counts there."""
     unknown: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    """What another release wrote of it beside the rest, and may find here again."""
+    """What another release wrote of it besides the rest, and may find here again."""
 
     @property
     def may_be_preempted(self) -> bool:
@@ -256,7 +256,7 @@ class Ledger:
     bookings: Mapping[str, Booked] = field(default_factory=dict)
     """By the engine's uid of the head; as of the last write that something else was reason for."""
     pages: Mapping[str, str] = field(default_factory=dict)
-    """Name to uid of each object beside the index that holds entries; none while all of them fit there."""
+    """Name to uid of each object besides the index that holds entries; none while all of them fit there."""
     seen: Mapping[str, int] = field(default_factory=dict)
     """Of one object alone: the last writes of others that its writer knew to be stored, as ``witness`` names them."""
 

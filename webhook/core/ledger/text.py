@@ -399,7 +399,7 @@ def _decode_pod_set(record: Mapping[str, Any]) -> ReservedPodSet:
 
 
 def _unknown(record: Mapping[str, Any], known: frozenset[str]) -> Mapping[str, Any]:
-    """Return what a record says beside what is ``known``: a release that writes more under a schema that we know means
+    """Return what a record says besides what is ``known``: a release that writes more under a schema that we know means
     what it can do without, and it is kept for it.
     """
     return NOTHING if record.keys() <= known else {key: value for key, value in record.items() if key not in known}

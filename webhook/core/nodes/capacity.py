@@ -187,7 +187,7 @@ class Capacity:
         self._add_all(gang, allotment, -1)
 
     def allot_more(self, gang: str, more: Allotment) -> None:
-        """Keep room for further pods of ``gang``, beside what it has."""
+        """Keep room for further pods of ``gang``, in addition to what it has."""
         known = self.allotments.get(gang, Allotment({}, {}))
         places = {name: Counter(nodes) for name, nodes in known.places.items()}
         for name, nodes in more.places.items():
@@ -330,7 +330,7 @@ class Capacity:
 
     def begin_round(self) -> bool:
         """Let as many new shapes be looked at as a round of decisions may cost, those first that had to wait; return
-        whether any had. Who makes a thousand jobs that all ask something else holds up others by that, and no process.
+        whether any had. A user with a thousand jobs that all ask something else delays other jobs, but no process.
         """
         waited = bool(self._due)
         most = max(1, ROUND_VISITS // max(1, len(self.nodes)))

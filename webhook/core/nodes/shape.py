@@ -15,7 +15,7 @@ from webhook.core.notation.names import NODE_NAME
 from webhook.core.notation.quantity import MILLI
 
 CORDON = Taint("node.kubernetes.io/unschedulable")
-"""Who tolerates it is bound to a cordoned node all the same."""
+"""A pod that tolerates it is bound to a cordoned node all the same."""
 WITHOUT_LABEL: Final = "without label"
 OUTSIDE_AFFINITY: Final = "outside its node affinity"
 TAINT: Final = "with taint"

@@ -125,7 +125,7 @@ class Ceilings:
         """Return whether each of ``asked`` might find nodes once ``gangs`` are gone. False is certain; None: ask again,
         they are not all counted yet.
 
-        Who asks as the same ``kind`` names much the same gangs: what was counted for the last one is used again.
+        Gangs of the same ``kind`` name much the same others: what was counted for the last one is used again.
         """
         gone = self._gone.pop(kind, None)
         if gone is None or gone.capacity is not capacity:

@@ -32,8 +32,8 @@ def place(
 ) -> Allotment | Misplaced:
     """Return places for all pods of all sets, or why there are none; ``more`` is free besides, by node.
 
-    Who asks for many sets of ``more`` in turn is not ``thorough``: then no second way is searched where the first one
-    fails. Nothing is changed: the caller allots what was found.
+    A caller that asks for many sets of ``more`` in turn is not ``thorough``: then no second way is searched where the
+    first one fails. Nothing is changed: the caller allots what was found.
     """
     overlay = Overlay(capacity, dict(more or {}))
     places: dict[str, dict[str, int]] = {}

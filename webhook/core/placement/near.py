@@ -128,7 +128,7 @@ def _place_within(overlay: Overlay, unit: Sequence[Asked], domain: Domain) -> di
 def _in_turn(
     overlay: Overlay, unit: Sequence[Asked], domain: Domain, found: dict[str, dict[str, int]]
 ) -> dict[str, dict[str, int]] | None:
-    """Return places within one domain for one set after the other, beside those that are ``found`` already."""
+    """Return places within one domain for one set after the other, in addition to those already ``found``."""
     trial = overlay if len(unit) == 1 else overlay.copy()
     for each in unit:
         trial.take(each.shape, found.get(each.name, {}))
@@ -146,7 +146,7 @@ def _in_turn(
 
 
 def _leader(unit: Sequence[Asked]) -> Asked | None:
-    """Return the set of one pod beside another one, as Kueue tells a leader from its workers."""
+    """Return the set of one pod next to another one, as Kueue tells a leader from its workers."""
     leader = min(unit, key=lambda each: each.count)
     return leader if len(unit) == 2 and leader.count == 1 else None
 
@@ -182,7 +182,7 @@ def _why(overlay: Overlay, unit: Sequence[Asked], depth: int) -> Misplaced:
 
 
 class _Ground:
-    """Where the pods of one set can go, beside what an overlay has taken."""
+    """Where the pods of one set can go, in addition to what an overlay has taken."""
 
     def __init__(self, overlay: Overlay, asked: Asked) -> None:
         near = asked.near

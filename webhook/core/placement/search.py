@@ -16,7 +16,7 @@ MOST_NODES: Final = 16
 
 
 def search(overlay: Overlay, asked: Sequence[Asked]) -> dict[str, dict[str, int]] | None:
-    """Return places for all sets beside what the overlay has taken, or None where none were found."""
+    """Return places for all sets in addition to what the overlay has taken, or None where none were found."""
     if not _sums_fit(overlay, asked):
         return None
     for order in (asked, asked[::-1]):

@@ -46,7 +46,7 @@ class _Namespace:
     """Fence name to the amounts of both by (gang uid or nothing, behind our gate): a refusal says who holds what."""
 
     def claim(self, fence: Fence, reservation: Reservation, pod_set: str | None = None) -> dict[str, int]:
-        """Return what a reservation, or one set of it, claims of a fence beside the pods that it has."""
+        """Return what a reservation, or one set of it, claims of a fence in addition to the pods that it has."""
         return fence.claim(reservation, self.live, self.reclaimed.get(reservation.uid, {}), pod_set)
 
 
@@ -257,7 +257,7 @@ class Fences:
     def pod_shortfall(
         self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = (), replacing: PodPrice | None = None
     ) -> FenceFull | None:
-        """Return why one more pod does not fit beside what is used and reserved, or None.
+        """Return why one more pod does not fit in addition to what is used and reserved, or None.
 
         ``also`` are pods that this replica has let pass and not yet seen; ``replacing`` is the price of a counted pod
         that this one takes the place of (a resize).

@@ -65,7 +65,7 @@ class BehindHead:
     other_queue: str | None = None
     """The queue that it heads, if that is another one."""
     beside: str | None = None
-    """Uid of the head, if the gang has no room beside what is booked for it whoever else moves: it waits for that."""
+    """Uid of the head, if the gang has no room without what is booked for it, whoever else moves: it waits for that."""
 
 
 @dataclass(frozen=True, slots=True)

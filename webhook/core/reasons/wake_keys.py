@@ -47,7 +47,7 @@ class QueueHead:
 
 @dataclass(frozen=True, slots=True)
 class BesideHead:
-    """There is more room beside what is booked for the head ``uid``."""
+    """There is more room outside what is booked for the head ``uid``."""
 
     uid: str
 

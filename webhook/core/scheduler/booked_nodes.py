@@ -35,7 +35,7 @@ Smallest = Callable[[EquivalenceClass, Decision], Reservation]
 """Returns the smallest start of a class's head on the flavors that were decided about; asked where nodes are short."""
 
 MOST_AWAITED: Final = 1_000
-"""Who would have to wait for more gangs than these books nothing: to look for them would hold up everybody."""
+"""A gang that would have to wait for more gangs than these books nothing: the search would hold up everybody."""
 
 SEARCHES: Final = 4
 """So many gangs look for nodes to book in one cycle, the others in a later one: each may take 20 ms, and who makes a

@@ -92,7 +92,7 @@ class State:
     guard: BorrowingGuard = field(init=False)
     """Which gangs leave room to which."""
     usage: UsageOrder = field(init=False)
-    """Who goes first by decayed usage."""
+    """Which local queue goes first by decayed usage."""
     ceilings: Ceilings = field(default_factory=Ceilings)
     """What nodes would hold if others were gone."""
     unanswered_before: int = 0

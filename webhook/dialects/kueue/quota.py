@@ -110,7 +110,7 @@ def _quota(at: Field, rules: _Rules) -> Quota:
 
 def _limit(amount: Field, percent: Field, nominal: int, rules: _Rules, most_percent: int) -> int | None:
     if amount.present and percent.present:
-        percent.error(f"stands beside {amount.path.rpartition('/')[2]}", "keep one of the two")
+        percent.error(f"is given together with {amount.path.rpartition('/')[2]}", "keep one of the two")
     if amount.present and not rules.has_parent:
         amount.error("there is no cohort to borrow from or lend to", "name a cohort or remove the limit")
     if amount.present:

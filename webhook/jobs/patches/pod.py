@@ -60,7 +60,7 @@ def lift(
 
 
 def _held_to(nodes: Sequence[str], affinity: Mapping[str, Any]) -> Patch:
-    """Return the operation by which a pod may go to ``nodes`` alone, beside what its owner asks of them.
+    """Return the operation by which a pod may go only to ``nodes``, in addition to what its owner asks of them.
 
     While a pod has a gate, Kubernetes lets each of its terms get further requirements, and one be there where none was.
     A term that lists nothing means no node, and stays so.

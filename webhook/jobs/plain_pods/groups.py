@@ -167,7 +167,7 @@ def done(pods: Sequence[PodRecord], total: int) -> int:
 
 
 def vacancies(pods: Sequence[PodRecord], total: int) -> int:
-    """Return how many pods a group of ``total`` has room for beside ``pods``, which are all of it."""
+    """Return how many pods a group of ``total`` has room for besides ``pods``, which are all of it."""
     return total - done(pods, total) - sum(pod.live for pod in pods)
 
 

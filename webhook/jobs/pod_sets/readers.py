@@ -24,7 +24,7 @@ _RAY_SUBMITTER: Final[Mapping[str, Any]] = {
     "restartPolicy": "Always",
     "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
 }
-"""What KubeRay puts beside the head in SidecarMode; running as long as it, it costs what a sidecar costs."""
+"""What KubeRay puts next to the head in SidecarMode; running as long as it, it costs what a sidecar costs."""
 _REDIS_CLEANUP: Final[Mapping[str, str]] = {"cpu": "200m", "memory": "256Mi"}
 """What KubeRay lets the first container of a head ask that cleans up Redis after a cluster of its own is gone."""
 _FAULT_TOLERANT: Final = "ray.io/ft-enabled"

@@ -56,9 +56,9 @@ class PodSetSite:
     added: tuple[Mapping[str, Any], ...] = ()
     """Init containers, or sidecars, that the kind's controller adds behind the template's own, or an injector does."""
     added_first: tuple[Mapping[str, Any], ...] = ()
-    """Sidecars that an injector may put before all others: what ends before the others start runs beside them then."""
+    """Sidecars that an injector may put before all others: what ends before the others start then runs with them."""
     opened_port: int | None = None
-    """A port that the kind's controller opens beside the template's own."""
+    """A port that the kind's controller opens in addition to the template's own."""
     min_count: int | None = None
     min_count_at: str = ""
     """Where ``min_count`` is written, for people."""

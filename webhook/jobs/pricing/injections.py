@@ -36,7 +36,7 @@ class Injection:
         return picked and not any(self._is(container) for container in containers_of(spec))
 
     def container(self) -> Mapping[str, Any]:
-        """Return it as it is priced: what runs beside the others is a sidecar."""
+        """Return it as it is priced: what runs together with the others is a sidecar."""
         resources = {"requests": dict(self.requests), "limits": dict(self.limits)}
         made: dict[str, Any] = {"name": self.name, "resources": resources}
         return made if self.ends else made | {"restartPolicy": "Always"}

@@ -189,7 +189,7 @@ class JobRecord:
     missing_class: MissingClass | None = None
     """The priority class that it names and that does not exist (yet): it waits until it does."""
     admission_gates: str = ""
-    """Who has to agree, by the annotation that Kueue honours too, before it is queued."""
+    """Those who have to agree before it is queued, by the annotation that Kueue honours too."""
     dispatch: DispatchPhase = DispatchPhase.NOWHERE
     """Of a hub's job: how far it has come into a member."""
     awaits_permit: bool = False

@@ -1,4 +1,4 @@
-"""Where the demo plays: a simulated cluster with Tutti beside it, a real control plane, or any cluster that has Tutti.
+"""Where the demo plays: a simulated cluster with Tutti next to it, a real control plane, or any cluster that has Tutti.
 
 On the simulated one everything but the cluster is as in production: certificates are issued by ``certs``, webhook and
 reconciler are processes with service account tokens, and the API server sends its reviews to the webhook over TLS.
@@ -130,7 +130,7 @@ def _scratch() -> tempfile.TemporaryDirectory[str]:
 
 
 def _issue(directory: Path) -> Path:
-    # The package of certificate tooling stands beside this one and imports it: a cycle unless it is imported late.
+    # The package of certificate tooling is next to this one and imports it: a cycle unless it is imported late.
     tooling = importlib.import_module("certs.__main__")
     terms = tooling.terms_for(SYSTEM_NAMESPACE, ["localhost", HOST])
     tooling.issue_directory(directory, None, terms, SystemClock().now())

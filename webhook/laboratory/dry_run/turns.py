@@ -31,7 +31,7 @@ class Turns:
     sticky: dict[EquivalenceClass, str] = field(default_factory=dict)
     """By class, the gang for which others were stopped in the last cycle: it goes first in the next one."""
     scans: dict[EquivalenceClass, Scan] = field(default_factory=dict)
-    """Of classes of which the last cycle that had their head left flavors untried."""
+    """Of classes for which the last cycle that had their head left flavors untried."""
     verdicts: dict[EquivalenceClass, dict[str, Reason]] = field(default_factory=dict)
     """By class and uid, what was said of gangs when they last had their turn."""
 

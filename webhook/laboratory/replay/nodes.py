@@ -28,7 +28,7 @@ NODES_MAX: Final = 100_000
 
 
 class StartRule(StrEnum):
-    """What a start depends on, beside quota."""
+    """What a start depends on, besides quota."""
 
     QUOTA = "quota"
     """Nothing: kube-scheduler binds what it can, and a gang that is not whole in time is stopped."""

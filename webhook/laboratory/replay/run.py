@@ -99,7 +99,7 @@ class _Replay:
     floor: "Floor | None" = None
     """The nodes; None: there are as many as the quota allows, and every pod finds one."""
     partial: dict[str, None] = field(default_factory=dict)
-    """Gangs of which some pods found no node, in order of their start."""
+    """Gangs with pods that found no node, in order of their start."""
     on_nodes: OnNodes | None = None
     resting: dict[str, float] = field(default_factory=dict)
     """Gangs that were stopped because they did not become whole, and when each is considered again."""

@@ -34,7 +34,7 @@ def excess_over(
     ):
         over = {name: amount for name, amount in asked.items() if amount > held.get(name, 0)}
         for name in sorted(over):
-            # Queues count requests; what a controller adds beside the template (an init container) may have limits.
+            # Queues count requests; what a controller adds to the template (an init container) may have limits.
             queued = word == "requests" and name in counted
             if "/" in name or queued or _is_fenced_resource(view, namespace, word, name):
                 holds = quantity.render(held.get(name, 0), name)

@@ -12,7 +12,7 @@ from webhook.wire.admission_review import ReviewRequest
 VALUES_MAX: Final = 20_000
 """Values in one review, object and oldObject together: ten times what jobs of many pod sets have."""
 POLICY_VALUES_MAX: Final = 250_000
-"""Policy objects are few and may be large; they are judged beside the loop."""
+"""Policy objects are few and may be large; they are judged outside the loop."""
 SMALL_BYTES: Final = VALUES_MAX
 """So many bytes cannot hold more values than bytes."""
 UID_CHARS_MAX: Final = 128

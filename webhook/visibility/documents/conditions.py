@@ -85,7 +85,7 @@ def is_true(document: Mapping[str, Any], kind: str) -> bool:
 
 
 def eviction_reason(why: str) -> str:
-    """Return why a gang was stopped as a condition's reason. Who edited the ledger may have written anything."""
+    """Return why a gang was stopped as a condition's reason. An edited ledger may say anything."""
     return why if why.isalnum() else "Stopped"
 
 

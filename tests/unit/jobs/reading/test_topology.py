@@ -63,7 +63,7 @@ def test_a_pod_template_says_how_many_pods_are_a_slice_that_is_not_torn_apart():
     ("written", "said"),
     [
         ({names.SLICE_SIZE: "2"}, f"{names.SLICE_SIZE}: 2: needs {names.SLICE_TOPOLOGY} with it"),
-        ({names.SLICE_TOPOLOGY: "rack"}, f"{names.SLICE_TOPOLOGY}: rack: needs {names.SLICE_SIZE} beside it"),
+        ({names.SLICE_TOPOLOGY: "rack"}, f"{names.SLICE_TOPOLOGY}: rack: needs {names.SLICE_SIZE} with it"),
         (SLICES | {names.SLICE_SIZE: "3"}, "3: does not divide the 4 pods of the set; write a number that does"),
         (SLICES | {names.SLICE_SIZE: "8"}, "8: does not divide the 4 pods of the set"),
         (SLICES | {names.SLICE_SIZE: "0"}, "0: is not a number of pods; write 1 to 4, in quotes"),

@@ -85,7 +85,7 @@ class Controller(ABC):
         self._pump()
 
     def begin_again(self) -> None:
-        """Forget what is remembered beside the store, as a restarted process has."""
+        """Forget what is remembered outside the store, as a restarted process has."""
         self._refusals.clear()
 
     async def stop(self) -> None:

@@ -35,7 +35,7 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
-    """Selectable fields beside ``metadata.name`` and ``metadata.namespace``."""
+    """Selectable fields besides ``metadata.name`` and ``metadata.namespace``."""
     shares: tuple[str, str] | None = None
     """(group, plural) of the store it shares; its own by default."""
     subresources: tuple[str, ...] = ()
