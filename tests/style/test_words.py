@@ -1,6 +1,7 @@
-"""One word, one meaning: each term of the glossary is in use, and words that nobody says today are not."""
+"""One word, one meaning: each term of the glossary is in use, outdated words are not, and sentences come to an end."""
 
 import re
+from collections.abc import Iterator
 
 from tests.style.test_tidy import DOCUMENTS, MODULES, ROOT, name
 
@@ -15,6 +16,7 @@ KUEUES_OWN = ("webhook/core/reasons/eviction.py", "webhook/laboratory/dry_run/wo
 HISTORY = re.compile(r"CHANGELOG\.md|docs/decisions/")
 """Written once, never rewritten."""
 GLOSSARY = ROOT / "docs/glossary.md"
+SENTENCE_WORDS_MAX = 50
 
 
 def terms() -> list[str]:
@@ -55,3 +57,26 @@ def test_a_term_of_the_glossary_names_one_class() -> None:
             for found in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
                 classes.setdefault(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", found).lower(), []).append(name(path))
     assert {term: classes[term] for term in terms() if len(classes.get(term, ())) > 1} == {}
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a page, outside code, headings and tables; inline code is one word, a target none."""
+    lines = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL).split("\n")
+    prose = "\n".join("" if line.startswith(("|", "#", "    ")) else line for line in lines)
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose):
+        words = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "Code", " ".join(paragraph.split())))
+        yield from re.split(r"(?<=[.?!])\s+(?=[^a-z])", words)
+
+
+def too_long(text: str) -> list[str]:
+    return [sentence for sentence in sentences(text) if len(sentence.split()) > SENTENCE_WORDS_MAX]
+
+
+def test_no_sentence_of_a_page_has_more_words_than_a_reader_keeps_in_mind() -> None:
+    assert {name(page): found for page in DOCUMENTS if (found := too_long(page.read_text()))} == {}
+
+
+def test_a_sentence_of_many_clauses_is_noticed_and_two_are_not() -> None:
+    half = "Word " * (SENTENCE_WORDS_MAX // 2)
+    assert len(too_long(f"- {half}; and {half}end.")) == 1
+    assert too_long(f"- {half}end. {half}end.\n- {half}`a b c`") == []
