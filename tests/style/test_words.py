@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 
 from tests.style.test_tidy import DOCUMENTS, MODULES, ROOT, name
 
@@ -17,6 +18,8 @@ HISTORY = re.compile(r"CHANGELOG\.md|docs/decisions/")
 """Written once, never rewritten."""
 GLOSSARY = ROOT / "docs/glossary.md"
 SENTENCE_WORDS_MAX = 50
+SAME_WORDS = 0.7
+"""Share of the words of the shorter of two lines that are also in the longer, from which on they say the same."""
 
 
 def terms() -> list[str]:
@@ -80,3 +83,27 @@ def test_a_sentence_of_many_clauses_is_noticed_and_two_are_not() -> None:
     half = "Word " * (SENTENCE_WORDS_MAX // 2)
     assert len(too_long(f"- {half}; and {half}end.")) == 1
     assert too_long(f"- {half}end. {half}end.\n- {half}`a b c`") == []
+
+
+def said_twice(text: str) -> list[tuple[str, str]]:
+    """Return the lines of a list that say the same, as a merge leaves them that keeps both sides of a changed line."""
+    lines = [line for line in re.split(r"\n(?=- |\n|#)", text) if line.startswith("- ")]
+    words = [(line, set(line.split())) for line in lines]
+    return [
+        (one[:60], other[:60])
+        for (one, its), (other, others) in combinations(words, 2)
+        if len(its & others) > SAME_WORDS * max(min(len(its), len(others)), max(len(its), len(others)) / 2)
+    ]
+
+
+def test_the_changelog_says_nothing_twice() -> None:
+    assert said_twice((ROOT / "CHANGELOG.md").read_text()) == []
+
+
+def test_a_line_and_what_became_of_it_are_noticed() -> None:
+    told = "- A kind whose lists are no lists kept every process from becoming ready.\n  It counts as unread.\n"
+    mended = (
+        "- A kind whose lists are no lists counts as unread.\n  Before, it kept every process from becoming ready.\n"
+    )
+    other = "- A pod that is deleted counts until it is gone.\n"
+    assert len(said_twice(told + other + mended)) == 1
