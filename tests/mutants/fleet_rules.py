@@ -158,8 +158,8 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P2",
         "a gang is nowhere only after its hub has asked its member for proof",
-        "webhook/fleet/jobs/job.py",
-        "gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, dispatch)",
+        "webhook/fleet/jobs/proving.py",
+        "gone = await member.gone(so_far.wanted, *which, dispatch)",
         "gone = True",
         f"{SIMULATION} -k each_gang_runs",
     ),

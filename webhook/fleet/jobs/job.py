@@ -10,9 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 import structlog
 
-from webhook.core.fleet import proof
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
-from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next_step, why_not
 from webhook.core.fleet.text import UnreadableRecord, encode
@@ -26,6 +24,7 @@ from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits, Written
+from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
@@ -73,7 +72,7 @@ class FleetJob:
         self.namespace = namespace
         self.name = name
         self.last_read = LastRead()
-        self._proof: Proof | None = None
+        self._proving = Proving()
         self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""
         self.waits_for = ""
@@ -419,20 +418,10 @@ class FleetJob:
         await member.delete(self._kind, self.namespace, self.name, copy, as_read=shows_its_end)
 
     async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, sight: Sight) -> HubStep:
-        """Take what was seen after the recall as the first piece of evidence, and ask for the others."""
-        so_far, copy = self._proof, sight.copy
-        if so_far is None or (so_far.cluster, so_far.copy_uid) != (dispatch.cluster, dispatch.copy_uid):
-            so_far = proof.begun(dispatch)
-        if so_far.wanted is Evidence.COPY:
-            so_far = self._proof = so_far.found(gone=copy is None or copy.uid != dispatch.copy_uid)
-        if so_far.wanted is Evidence.COPY:
+        where = (self._kind, self.namespace, self.name)
+        if not await self._proving.complete(member, where, dispatch, sight):
             return HubStep.NOTHING
-        while so_far.wanted is not Evidence.COMPLETE:
-            gone = await member.gone(so_far.wanted, self._kind, self.namespace, self.name, dispatch)
-            so_far = self._proof = so_far.found(gone=gone)
-            if not gone:
-                return HubStep.NOTHING
-        if so_far.proves(dispatch):
+        if self._proving.proves(dispatch):
             await self.write(job, dispatch.proven_gone())
         return HubStep.PROVE
 
