@@ -39,6 +39,8 @@ class Told(NamedTuple):
     partitions: int
     crashes: int
     counts: Counts
+    most_looks: int
+    """At one gang by one hub within a second."""
     failure: str
 
 
@@ -64,7 +66,9 @@ def tell(seed: int) -> Told:
         failure = f"{type(error).__name__}: {error}"
     finally:
         gc.enable()
-    return Told(seed, weather, story.rules.writes, story.partitions, story.crashes, story.counts, failure)
+    return Told(
+        seed, weather, story.rules.writes, story.partitions, story.crashes, story.counts, story.most_looks, failure
+    )
 
 
 def _told(seeds: Sequence[int], processes: int, minutes: float) -> Iterator[Told]:
@@ -93,16 +97,18 @@ def main() -> int:
     base = args.base if args.base is not None else int.from_bytes(os.urandom(4), "big")
     counts: Counts = Counter()
     weathers: Counter[str] = Counter()
-    writes = partitions = crashes = failed = 0
+    writes = partitions = crashes = failed = most_looks = 0
     for told in _told(range(base, base + args.seeds), args.processes, args.minutes):
         counts += told.counts
         weathers[told.weather] += 1
         writes, partitions, crashes = writes + told.writes, partitions + told.partitions, crashes + told.crashes
+        most_looks = max(most_looks, told.most_looks)
         if told.failure:
             failed += 1
             print(f"VIOLATION with seed {told.seed}, {told.weather}: {told.failure[:1000]}", flush=True)
     print(
-        f"{weathers.total()} seeds from {base}: {writes} writes looked at, {partitions} partitions, {crashes} crashes"
+        f"{weathers.total()} seeds from {base}: {writes} writes looked at, {partitions} partitions, {crashes} crashes, "
+        f"at most {most_looks} looks at one gang within a second"
     )
     print(", ".join(f"{weather}: {number}" for weather, number in sorted(weathers.items())))
     print(f"{'phase':10} {'link':14}" + "".join(f"{what:>14}" for what in WHAT))

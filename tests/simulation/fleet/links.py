@@ -27,12 +27,21 @@ class Fault(StrEnum):
 class Link:
     """A connection of one hub process to one cluster; an ``Api``."""
 
-    def __init__(self, api: SimulatedApi, states: dict[str, Fault], name: str, on_write: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        api: SimulatedApi,
+        states: dict[str, Fault],
+        name: str,
+        on_write: Callable[[str], None],
+        on_request: Callable[[str, str], None] = lambda method, path: None,
+    ) -> None:
         self._api = api
         self._states = states
         self._name = name
         self._on_write = on_write
         """Called ``before`` and ``after`` each write, whatever becomes of it on the way."""
+        self._on_request = on_request
+        """Told method and path of each request, whatever becomes of it."""
         self.cut: Fault | None = None
         """What becomes of what this process alone sends over it; None: the same as of what all others send."""
         self.astray: SimulatedApi | None = None
@@ -45,6 +54,7 @@ class Link:
     async def request(
         self, method: str, path: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **how: Any
     ) -> bytes:
+        self._on_request(method, path)
         if method == "GET":
             return await self._sent(method, path, timeout_seconds, how)
         self._on_write("before")

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.fleet.links import Fault, Link
+from tests.simulation.fleet.pace import Pace
 from tests.simulation.fleet.rules import Json, Rules, ended, jobs
 from tests.unit.controllers.stage import POLICY
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job, pytorch_job
@@ -68,6 +69,7 @@ class Process:
         states: dict[str, Fault],
         plan: FaultPlan | None,
         on_write: OnWrite,
+        pace: Pace,
         *,
         dead_man: bool = False,
     ) -> None:
@@ -77,10 +79,10 @@ class Process:
             if not self.dead and on_write(when):
                 self.kill()
 
-        sides = {**world.members, HUB_LINK: world.hub}
         self.links = {
-            name: Link(side.cluster.api(HUB_ACCOUNT, plan), states, name, point) for name, side in sides.items()
+            name: Link(side.cluster.api(HUB_ACCOUNT, plan), states, name, point) for name, side in world.members.items()
         }
+        self.links[HUB_LINK] = Link(world.hub.cluster.api(HUB_ACCOUNT, plan), states, HUB_LINK, point, pace.asked)
         members = {name: link for name, link in self.links.items() if name != HUB_LINK}
         hub = Hub(self.links[HUB_LINK], dict(members), KINDS, clock=LoopClock(), rng=Random(4), dead_man=dead_man)
         self._task = asyncio.create_task(hub.run())
@@ -141,9 +143,31 @@ class Story:
         """The uid of the gang that has come into the phase that was lain in wait for."""
         self.living: list[Process] = []
         self.rules: Rules
+        self._paces: list[Pace] = []
+        self._spins = ""
+        """How a hub went round and round, if one did: that is the end of the story."""
 
     async def tell(self) -> None:
         """Run it. Raises AssertionError where something did not hold."""
+        self._told = asyncio.create_task(self._tell())
+        try:
+            await self._told
+        except asyncio.CancelledError:
+            if not self._spins:
+                raise
+            raise AssertionError(self._spins) from None
+
+    @property
+    def most_looks(self) -> int:
+        """How often one hub looked at one gang within a second, at most."""
+        return max((pace.most for pace in self._paces), default=0)
+
+    def _spun(self, words: str) -> None:
+        # At once: what goes round and round may leave no time to come to an end by itself.
+        self._spins = words
+        self._told.cancel()
+
+    async def _tell(self) -> None:
         policy = HUB_POLICY if self.hub_queues else ()
         how: dict[str, Any] = {"starts": False, "watched": False, "without_tutti": self.bare, "hub_policy": policy}
         how["silent_hub_seconds"] = self.silent_hub_seconds
@@ -317,7 +341,10 @@ class Story:
         self._count(f"crash {aim.when}")
 
     def _process(self, plan: FaultPlan | None, on_write: OnWrite) -> Process:
-        return Process(self.world, self.states, plan, on_write, dead_man=self.silent_hub_seconds is not None)
+        dead_man = self.silent_hub_seconds is not None
+        pace = Pace(self._spun)
+        self._paces.append(pace)
+        return Process(self.world, self.states, plan, on_write, pace, dead_man=dead_man)
 
     async def _keep_a_hub(self) -> None:
         """Start a hub again when it has died at a write."""

@@ -1,12 +1,14 @@
 """A hub and three members under faults: no gang runs in two of them or without leave, and each runs to its end."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import pytest
 import structlog
 
+from tests.simulation.fleet.pace import LOOKS_MAX
 from tests.simulation.fleet.story import Story
 from tests.simulation.fleet.weathers import WEATHERS
+from webhook.fleet.jobs.choice import Choice
 
 pytestmark = pytest.mark.virtual_time
 SEEDS = 4
@@ -35,6 +37,20 @@ async def test_a_gang_that_fails_is_tried_in_each_member_once(seed: int) -> None
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_the_hubs_quota_is_held_while_a_member_holds(seed: int) -> None:
     await Story(seed, hub_queues=True).tell()
+
+
+async def test_a_hub_that_goes_round_and_round_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def moves(choice: Choice, current: str, members: Collection[str]) -> bool:
+        return True
+
+    def anybody(choice: Choice, current: str, members: Iterable[str], *, told_no: bool = False) -> list[str]:
+        return sorted(name for name in members if name != current)
+
+    # As a hub was that left each member at once while room was free in one that could not have the gang.
+    monkeypatch.setattr(Choice, "moves", moves)
+    monkeypatch.setattr(Choice, "in_turn", anybody)
+    with pytest.raises(AssertionError, match=f"more than {LOOKS_MAX} times within a second"):
+        await Story(0).tell()
 
 
 @pytest.mark.parametrize("weather", WEATHERS)

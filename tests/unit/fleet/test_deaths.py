@@ -18,19 +18,19 @@ CONVERGES_SECONDS = 10.0
 Ask = Callable[..., Awaitable[bytes]]
 
 
-def slow(world: Fleet, step: str = "", when: str = "") -> None:
+def slow(world: Fleet, step: str = "", when: str = "", *, seconds: float = REQUEST_SECONDS) -> None:
     """Have each request of the hub that runs take its time, and the hub die just before or after one of its writes."""
 
     def asked(ask: Ask) -> Ask:
         async def request(method: str, path: str, **how: Any) -> bytes:
-            await asyncio.sleep(REQUEST_SECONDS / 2)
+            await asyncio.sleep(seconds / 2)
             dies = method != "GET" and step_of(method, path, how.get("body") or b"") == step != ""
             if dies and when == "before":
                 world.kill()
             answer = await ask(method, path, **how)
             if dies:
                 world.kill()
-            await asyncio.sleep(REQUEST_SECONDS / 2)
+            await asyncio.sleep(seconds / 2)
             return answer
 
         return request

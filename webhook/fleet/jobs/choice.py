@@ -4,8 +4,11 @@ A member is asked by an offer, and its own Tutti says with numbers why the copy 
 passed over at once while others have not been asked. Members are first asked for room as it is. When all have said no,
 one is asked again, for room at the cost of others too, and the gang stays there a while, in that member's queue. This
 is the member whose queue has booked the earliest start for the gang, if one has, otherwise the last. When each was
-asked so, the gang stays where it starts first, until that start was due. Pure; what it remembers may be lost at any
-time.
+asked so, the gang stays where it starts first, until that start was due.
+
+A gang that was told no goes only to a member that has not said no in this round, so one round has no more offers than
+there are members, and one for room at the cost of others. Only room that frees adds one. Nobody waits for a member that
+does not answer, or that was found unfit when its turn came. Pure; what it remembers may be lost at any time.
 """
 
 from collections.abc import Collection, Iterable
@@ -35,6 +38,8 @@ class Choice:
         """Members that were asked for room at the cost of others and had none in time."""
         self._asked: set[str] = set()
         """Members that have said no in this round."""
+        self._unfit: set[str] = set()
+        """Members that were found in this round to answer, and not to be able to have it."""
         self._free: str = ""
         """The member in which something has ended since it was last asked."""
         self.stops_others = False
@@ -43,9 +48,28 @@ class Choice:
     def freed(self, member: str) -> None:
         """Note that something has ended in a member."""
         self._free = member
-        self._asked.discard(member)
-        self._pressed.discard(member)
+        for noted in (self._asked, self._pressed, self._unfit):
+            noted.discard(member)
         self.stops_others = False
+
+    @property
+    def freed_in(self) -> str:
+        """The member to ask first, for something has ended there; empty where there is none."""
+        return self._free
+
+    def moves(self, current: str, members: Collection[str]) -> bool:
+        """Return whether there is no need to hear ``current`` again: it has said no, and something ended elsewhere."""
+        return self._free != current and self._free in members and current in self._asked
+
+    def unfit(self, member: str) -> None:
+        """Note that a member answers and cannot have the gang, as was found when its turn came."""
+        self._unfit.add(member)
+        if self._free == member:
+            self._free = ""
+
+    def offered(self) -> None:
+        """Note that it goes to another member: that something has ended was a reason for one move only."""
+        self._free = ""
 
     def hears(self, member: str, why: str, starts_at: float | None, now: float) -> None:
         """Take in a member's word on why the gang waits there, if it has said any, and on when it will start."""
@@ -62,8 +86,10 @@ class Choice:
     ) -> bool:
         """Return whether an offer is given up that its member has not reserved for.
 
-        ``why`` is the member's word on it, if it has said any; ``stopped_nobody``: it was for room as it is.
+        ``why`` is the member's word on it, if it has said any; ``members`` are those that answer; ``stopped_nobody``:
+        it was for room as it is.
         """
+        members = set(members) - self._unfit
         if self._free == current or self._free not in members:
             # Room in a member that it may not run in is none of its business, whatever its policy said before.
             self._free = ""
@@ -76,7 +102,7 @@ class Choice:
                     return bool(self._free)
             self._said.setdefault(current, f"had no room in {OFFER_SECONDS:.0f} s")
             # Another round begins after it.
-            self._asked, self.stops_others = {current}, False
+            self._asked, self._unfit, self.stops_others = {current}, set(), False
             if first:
                 self._pressed = set()
             return True
@@ -84,15 +110,21 @@ class Choice:
         self.stops_others = all_asked and not self._free
         return bool(why) and (bool(self._free) or not all_asked or stopped_nobody)
 
-    def in_turn(self, current: str, members: Iterable[str]) -> list[str]:
-        """Return the members to ask, the best first."""
+    def in_turn(self, current: str, members: Iterable[str], *, told_no: bool = False) -> list[str]:
+        """Return the members to ask, the best first.
+
+        ``told_no``: ``current`` has said no, so those who have said it too are left out; else ``current`` is lost or
+        there is none, and anybody will do.
+        """
         turn = sorted(members)
-        if self.stops_others and current in turn:
-            return [self._first(current, turn)]
-        self.stops_others = False
+        self.stops_others &= told_no
+        if self.stops_others:
+            return [self._first(current, [name for name in turn if name not in self._unfit])]
         if current in turn:
             at = turn.index(current)
             turn = turn[at + 1 :] + turn[:at]
+        if told_no:
+            turn = [name for name in turn if name not in self._asked]
         return sorted(turn, key=lambda name: (name != self._free, name in self._asked))
 
     def _first(self, current: str, members: Iterable[str]) -> str:

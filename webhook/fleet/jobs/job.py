@@ -105,7 +105,7 @@ class FleetJob:
         self.rests_until = 0.0
         for _ in range(LOOKS):
             before = self._known
-            found = await self._look(before.member, before.phase)
+            found, ahead = await self._look_twice(before)
             # The member first, the record after it: what the record does not say then was not decided before the look.
             job = await self.read()
             dispatch = self._known = dispatch_of(job)
@@ -123,7 +123,7 @@ class FleetJob:
             await self._telling.hourly(lambda now: changed(self._kind, job, dispatch, now))
         self._propagation = applying(self._fleet.propagations, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
-        target = await self._target(wish, dispatch, found)
+        target = await self._target(wish, dispatch, found, ahead)
         after = await self._after_failure(wish, dispatch, found)
         moves, complete = target is not None, self._fleet.complete_for(wish.job)
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
@@ -194,23 +194,36 @@ class FleetJob:
             log.debug("fleet.no_answer", error=str(error))
             return None
 
-    async def _target(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> Target | None:
-        """Return where to offer the gang now; None to leave it where it is."""
+    async def _look_twice(self, before: Dispatch) -> tuple[Look | None, dict[str, Look | None]]:
+        """Look at the member that a record names, and meanwhile at that in which something has ended."""
+        freed = self.choice.freed_in
+        if before.phase is not DispatchPhase.OFFERED or freed in ("", before.member):
+            return await self._look(before.member, before.phase), {}
+        found, ahead = await asyncio.gather(self._look(before.member, before.phase), self._look(freed))
+        return found, {freed: ahead}
+
+    async def _target(
+        self, wish: Wish, dispatch: Dispatch, found: Look | None, ahead: Mapping[str, Look | None]
+    ) -> Target | None:
+        """Return where to offer the gang now; None to leave it where it is. ``ahead``: members looked at already."""
         self._refusals = {}
-        if not wish.runs or dispatch.holds or await self._waits_on(wish, dispatch, found):
+        if not wish.runs or dispatch.holds:
             return None
         candidates = self._candidates(dispatch)
-        if dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
-            self._refusals[dispatch.member] = why
         # Those that did not answer when they were last asked would keep it from the others.
         answer_not = {name for name in candidates if self._fleet.members[name].failure}
-        for name in sorted(self.choice.in_turn(dispatch.member, candidates), key=answer_not.__contains__):
-            look = await self._look(name)
+        turn = await self._turn(wish, dispatch, found, candidates, answer_not)
+        if turn and dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
+            self._refusals[dispatch.member] = why
+        for name in turn:
+            look = ahead[name] if name in ahead else await self._look(name)
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
                 self._refusals |= dict.fromkeys(answer_not - {name, dispatch.member}, why_not(wish, None))
                 return Target(name, look.sight.cluster, look.object is None)
             self._refusals[name] = why
+            if (member := self._fleet.members.get(name)) is not None and not member.failure:
+                self.choice.unfit(name)
         return None
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
@@ -238,35 +251,38 @@ class FleetJob:
         self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
         return after
 
-    async def _waits_on(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> bool:
-        """Return whether the member that has the offer may still take it."""
-        if dispatch.phase is not DispatchPhase.OFFERED:
-            return False
-        now = asyncio.get_running_loop().time()
-        if self._offered is None or self._offered[0].offer != dispatch.offer:
-            self._offered = dispatch, now
-        age = now - self._offered[1]
-        if found is None or found.sight.cluster != dispatch.cluster:
-            if waits := age < UNSEEN_SECONDS:
-                self.look_at_seconds = now + UNSEEN_SECONDS - age
-            return waits
-        if not eligible(wish, found.sight):
-            return False
-        copy = found.sight.copy
-        if found.sight.reserved:
-            return True
+    async def _turn(
+        self, wish: Wish, dispatch: Dispatch, found: Look | None, candidates: set[str], answer_not: set[str]
+    ) -> list[str]:
+        """Return the members to ask, the best first; none while the one that has the offer may still take it."""
+        if dispatch.phase is DispatchPhase.OFFERED:
+            now, others = asyncio.get_running_loop().time(), candidates - answer_not
+            if self._offered is None or self._offered[0].offer != dispatch.offer:
+                self._offered = dispatch, now
+            age = now - self._offered[1]
+            if found is None or found.sight.cluster != dispatch.cluster:
+                if age < UNSEEN_SECONDS:
+                    self.look_at_seconds = now + UNSEEN_SECONDS - age
+                    return []
+            elif eligible(wish, found.sight):
+                waits = found.sight.reserved or (
+                    not self.choice.moves(dispatch.member, others) and await self._stays(dispatch, found, age, others)
+                )
+                return [] if waits else self.choice.in_turn(dispatch.member, others, told_no=True)
+        return sorted(self.choice.in_turn(dispatch.member, candidates), key=answer_not.__contains__)
+
+    async def _stays(self, dispatch: Dispatch, found: Look, age: float, members: set[str]) -> bool:
+        """Hear the member that has the offer, which answers; return whether it is to keep it."""
+        now, copy, told = asyncio.get_running_loop().time(), found.sight.copy, Waits()
         if age < LOOKED_AT_SECONDS:
             # Soon its member says why it waits, which no watch shows.
             self.look_at_seconds = now + max(0.0, TOLD_SECONDS - age)
-        told, member = Waits(), self._fleet.members.get(dispatch.member)
-        if copy is not None and age >= TOLD_SECONDS and member is not None:
-            try:
-                told = await member.why_waiting(self.namespace, copy.uid)
-            except NoAnswer:
-                return False
-        spared, candidates = stops_nobody(found.object), self._candidates(dispatch)
+        if copy is not None and age >= TOLD_SECONDS:
+            with contextlib.suppress(NoAnswer):
+                told = await self._fleet.member(dispatch.member).why_waiting(self.namespace, copy.uid)
         self.choice.hears(dispatch.member, told.why, told.starts_at, self._fleet.clock.now())
-        return not self.choice.gives_up(dispatch.member, age, told.why, candidates, stopped_nobody=spared)
+        spared = stops_nobody(found.object)
+        return not self.choice.gives_up(dispatch.member, age, told.why, members, stopped_nobody=spared)
 
     # -- acting -------------------------------------------------------------------------------------------------------
 
@@ -283,8 +299,10 @@ class FleetJob:
                     offered = dispatch.offered(epoch, target.member, target.cluster, why)
                     await self.write(job, offered)
                     self._offered = offered, asyncio.get_running_loop().time()
-                    created = target.empty and await self._create(job, offered)
-                    await self._leave(dispatch, copy)
+                    self.choice.offered()
+                    creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
+                    # If nothing could be created the deletion ends by itself: it is of the copy as it was read.
+                    created, _ = await asyncio.gather(creates, self._leave(dispatch, copy))
                     if created:
                         return self._watches(offered)
                 case HubStep.WITHDRAW:

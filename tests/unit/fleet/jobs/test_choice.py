@@ -1,6 +1,10 @@
 """Which member a gang is offered to next, and when an offer is given up."""
 
+from collections.abc import Callable
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from webhook.fleet.jobs.choice import OFFER_SECONDS, STAYS_SECONDS, Choice
 
@@ -62,14 +66,15 @@ def test_an_offer_is_given_up_for_a_member_that_may_say_yes_or_after_a_while(
 def test_the_last_that_said_no_is_asked_for_room_at_the_cost_of_others_and_another_one_in_the_next_round() -> None:
     choice = after("a", "b", freed="not one of its members")
     assert says_no(choice, "c", 3, stopped_nobody=True)
-    assert (choice.stops_others, choice.in_turn("c", MEMBERS)) == (True, ["c"])
+    assert (choice.stops_others, choice.in_turn("c", MEMBERS, told_no=True)) == (True, ["c"])
     assert not says_no(choice, "c", 3)
     assert says_no(choice, "c", OFFER_SECONDS)
-    assert (choice.stops_others, choice.in_turn("c", MEMBERS)) == (False, ["a", "b"])
+    assert (choice.stops_others, choice.in_turn("c", MEMBERS, told_no=True)) == (False, ["a", "b"])
     assert says_no(choice, "a", 3, stopped_nobody=True)
-    assert choice.in_turn("a", MEMBERS) == ["b", "c"]
+    assert choice.in_turn("a", MEMBERS, told_no=True) == ["b"]
     assert says_no(choice, "b", 3, stopped_nobody=True)
-    assert (choice.stops_others, choice.in_turn("b", MEMBERS)) == (True, ["b"])
+    assert (choice.stops_others, choice.in_turn("b", MEMBERS, told_no=True)) == (True, ["b"])
+    assert choice.in_turn("b", MEMBERS) == ["c", "a"], "who does not answer is not asked for it"
 
 
 def test_room_that_frees_is_asked_for_before_any_at_the_cost_of_others() -> None:
@@ -77,6 +82,65 @@ def test_room_that_frees_is_asked_for_before_any_at_the_cost_of_others() -> None
     choice.freed("a")
     assert says_no(choice, "c", 3)
     assert (choice.stops_others, choice.in_turn("c", MEMBERS)[0]) == (False, "a")
+
+
+@pytest.mark.parametrize(
+    ("choice", "moves"),
+    [
+        (after("a", freed="b"), True),
+        (after("a"), False),
+        (after(freed="b"), False),
+        (after("a", freed="a"), False),
+        (after("a", freed="elsewhere"), False),
+    ],
+)
+def test_who_has_said_no_is_not_heard_again_when_room_frees_in_a_member_that_may_have_the_gang(
+    choice: Choice, moves: bool
+) -> None:
+    assert choice.moves("a", MEMBERS) is moves
+
+
+@pytest.mark.parametrize("told", [Choice.offered, lambda choice: choice.unfit("b")], ids=["offered", "unfit"])
+def test_room_that_frees_is_a_reason_for_one_move(told: Callable[[Choice], None]) -> None:
+    choice = after("a", "c", freed="b")
+    assert choice.in_turn("a", MEMBERS, told_no=True) == ["b"]
+    told(choice)
+    assert not choice.moves("a", MEMBERS)
+
+
+def test_a_member_that_cannot_have_the_gang_is_not_waited_for_in_this_round_and_looked_at_in_the_next() -> None:
+    choice = after("a", "b")
+    assert says_no(choice, "b", 3)
+    assert choice.in_turn("b", MEMBERS, told_no=True) == ["c"]
+    choice.unfit("c")
+    assert not says_no(choice, "b", 3)
+    assert says_no(choice, "b", 3, stopped_nobody=True)
+    assert (choice.stops_others, choice.in_turn("b", MEMBERS, told_no=True)) == (True, ["b"])
+    assert says_no(choice, "b", OFFER_SECONDS)
+    assert choice.in_turn("b", MEMBERS, told_no=True) == ["c", "a"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(("hears", "freed", "unfit")), st.sampled_from(MEMBERS)), max_size=60))
+def test_who_is_told_no_moves_at_most_once_to_each_member_and_once_for_each_room_that_frees(
+    story: list[tuple[str, str]],
+) -> None:
+    """Within one round, whatever happens in whatever order: so no hub goes round and round."""
+    choice, current, moves, freed = Choice(), "a", 0, 0
+    for what, member in story:
+        match what:
+            case "freed" if member != current:
+                choice.freed(member)
+                freed += 1
+            case "unfit" if member != current:
+                choice.unfit(member)
+        if what == "hears" or choice.moves(current, MEMBERS):
+            if what == "hears" and not says_no(choice, current, 3):
+                continue
+            turn = choice.in_turn(current, MEMBERS, told_no=True)
+            if turn:
+                choice.offered()
+                moves, current = moves + (turn[0] != current), turn[0]
+    assert moves <= len(MEMBERS) + freed
 
 
 def test_what_was_said_is_told_of_all_members_but_the_one_that_has_the_offer() -> None:
@@ -91,21 +155,21 @@ def test_when_all_have_said_no_it_goes_where_it_starts_first_and_stays_there_unt
     for name, at in starts.items():
         says_no(choice, name, starts_at=at, stopped_nobody=True)
     asked = []
-    current = choice.in_turn("c", MEMBERS)[0]
+    current = choice.in_turn("c", MEMBERS, told_no=True)[0]
     for _ in MEMBERS:
         # For room at the cost of others each is asked once, in the order of their starts.
         asked.append(current)
         assert says_no(choice, current, OFFER_SECONDS, starts[current])
-        for other in choice.in_turn(current, MEMBERS):
+        for other in choice.in_turn(current, MEMBERS, told_no=True):
             assert says_no(choice, other, starts_at=starts[other], stopped_nobody=True)
             last = other
-        current = choice.in_turn(last, MEMBERS)[0]
+        current = choice.in_turn(last, MEMBERS, told_no=True)[0]
     assert (asked, current) == (["b", "c", "a"], "b")
     assert not says_no(choice, "b", OFFER_SECONDS, starts["b"])
     assert not says_no(choice, "b", 100, starts["b"])
     choice.freed("a")
     assert says_no(choice, "b", 110, starts["b"])
-    assert choice.in_turn("b", MEMBERS)[0] == "a"
+    assert choice.in_turn("b", MEMBERS, told_no=True)[0] == "a"
 
 
 @pytest.mark.parametrize(("age", "now"), [(100, 1120 + OFFER_SECONDS), (STAYS_SECONDS, 1000)])
