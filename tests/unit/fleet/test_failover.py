@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
+from tests.unit.fleet.test_odd_answers import lie
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.failed import SILENT_SECONDS
@@ -144,6 +145,29 @@ async def test_a_silence_that_has_just_begun_is_not_the_end_of_a_gang_that_faile
         await asyncio.sleep(20)
         world.links["b"].thaw()
         await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 60)
+
+
+@pytest.mark.parametrize("lasts", [20, 3600])
+async def test_answers_that_cannot_be_read_are_a_silence_from_when_they_began(lasts: float) -> None:
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(failover_policy())
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        await asyncio.sleep(15)
+        # Its own member keeps it long past the time that its policy gives.
+        world.links["a"].freeze()
+        await asyncio.sleep(TOLERATION + SILENT_SECONDS)
+        honest = world.links["b"].request
+        lie(world, "b", lambda path: path.endswith("/pytorch-test"), b"<html>")
+        world.links["a"].thaw()
+        began = asyncio.get_running_loop().time()
+        if lasts > SILENT_SECONDS:
+            await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), 2 * SILENT_SECONDS)
+            assert asyncio.get_running_loop().time() - began > SILENT_SECONDS
+        else:
+            await asyncio.sleep(lasts)
+            world.links["b"].request = honest  # type: ignore[method-assign]
+            await world.until(lambda: world.over("PyTorchJob", "pytorch-test"))
 
 
 async def test_without_a_policy_a_job_that_fails_has_failed() -> None:

@@ -20,6 +20,8 @@ class Failed:
         self._fleet = fleet
         self._seen: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
+        self._unanswered: dict[str, float] = {}
+        """Loop time since when each member was asked in vain, as seen for this gang."""
         self.look_at_seconds = inf
         """Loop time at which the waiting ends that its policy asks for."""
 
@@ -34,7 +36,7 @@ class Failed:
         """Return what follows, where ``others`` are the members left to try."""
         now = asyncio.get_running_loop().time
         if self._seen is None or self._seen[0] != copy_uid:
-            self._seen = copy_uid, now()
+            self._seen, self._unanswered = (copy_uid, now()), {}
         self.look_at_seconds, due = inf, self._seen[1] + waits_seconds
         if others and now() < due:
             self.look_at_seconds = due
@@ -43,14 +45,17 @@ class Failed:
         looks = dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
         if any(eligible(wish, None if found is None else found.sight) for found in looks.values()):
             return AfterFailure.MOVE
-        silent = [name for name, found in looks.items() if found is None]
+        silent = {name for name, found in looks.items() if found is None}
+        self._unanswered = {name: self._unanswered.get(name, now()) for name in silent}
         waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
         return AfterFailure.WAIT if waits else AfterFailure.END
 
     def _silent_since(self, name: str, due: float) -> float:
         """Return from when the silence of a member counts: one that has only begun is no reason to give it up.
 
-        What kept a gang from moving before may have been its own member, or the hub's cluster.
+        What kept a gang from moving before may have been its own member, or the hub's cluster. Who answers, but never
+        what was asked for this gang, is silent since it was first asked in vain: to others it may answer well.
         """
         member = self._fleet.members.get(name)
-        return due if member is None or member.failing_since is None else max(due, member.failing_since)
+        known = inf if member is None or member.failing_since is None else member.failing_since
+        return max(due, min(known, self._unanswered[name]))
