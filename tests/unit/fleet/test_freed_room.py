@@ -45,3 +45,13 @@ async def test_a_gang_that_was_told_no_by_one_member_moves_at_once_to_where_room
             await asyncio.sleep(LOOK_SECONDS)
         waits = (asyncio.get_running_loop().time() - began) / REQUEST_SECONDS
         assert waits <= REQUESTS_MAX, f"{waits:.1f} requests one after another"
+
+
+async def test_two_members_have_said_no_within_three_seconds_and_one_is_asked_for_room_at_the_cost_of_others() -> None:
+    async with fleet("a", "b") as world:
+        for name in ("first", "second"):
+            await world.hub.cluster.create(plain_job(name, pods=4, runtime="600s"))
+        await world.until(lambda: full(world))
+        await world.hub.cluster.create(plain_job(pods=4, runtime="600s"))
+        await asyncio.sleep(3)
+        assert dispatch_of(await world.hub.get("Job", "train") or {}).offer.number == 3

@@ -25,7 +25,7 @@ from webhook.jobs.reading.record import JobRecord, Requeue
 log = structlog.get_logger(__name__)
 
 QUEUED_AFTER_SECONDS = 2.0
-"""A gang that was admitted sooner never gets a "Queued" event."""
+"""A gang that was admitted sooner never gets a "Queued" event, but for copies from a hub."""
 LOOKED_AT_MAX = 100
 """Waiting gangs whose reason is put into words each second: words cost more than decisions."""
 UNREADABLE_SECONDS = 6.0
@@ -209,7 +209,9 @@ class Announcer:
             if reason.code is Code.PENDING_EVALUATION and not reason.help:
                 # The next cycle decides: it would be over before anybody reads it.
                 continue
-            if now - waits.since_seconds >= QUEUED_AFTER_SECONDS and waits.told != reason.code:
+            # A hub that has offered a copy waits for this word, to offer it elsewhere.
+            due = self._view.jobs[uid].awaits_permit or now - waits.since_seconds >= QUEUED_AFTER_SECONDS
+            if due and waits.told != reason.code:
                 waits.told = reason.code
                 self._note(uid, "Queued", f"{reason.code}: {reason}", annotations=_starts_by(now, reason))
         metrics.WAITING.clear()

@@ -18,8 +18,8 @@ OFFER_SECONDS: Final = 15.0
 """A member that has not reserved by then is given up for the next one."""
 STAYS_SECONDS: Final = 300.0
 """At most, where its start is booked: then the others may have booked an earlier one."""
-TOLD_SECONDS: Final = 2.0
-"""After which a member is asked why a copy waits."""
+TOLD_SECONDS: Final = 1.0
+"""After which a member is asked why a copy waits: its Tutti puts that into words once a second."""
 TOLD_MAX: Final = 10
 """Members that a record names with why the gang is not there."""
 

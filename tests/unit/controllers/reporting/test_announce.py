@@ -5,7 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.visibility.world import World
-from webhook.controllers.reporting.announce import LOOKED_AT_MAX, UNREADABLE_SECONDS, Announcer
+from webhook.controllers.reporting.announce import (
+    LOOKED_AT_MAX,
+    QUEUED_AFTER_SECONDS,
+    UNREADABLE_SECONDS,
+    Announcer,
+)
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 
@@ -35,6 +40,18 @@ async def test_that_the_next_cycle_decides_is_no_event_and_what_a_gang_could_sto
     assert notes.told == []
     await announcer.tick(11, lambda _uid: lasting)
     assert notes.told == [f"Queued PendingEvaluation: {lasting}"]
+
+
+async def test_why_a_copy_waits_is_told_at_once_for_its_hub_waits_for_that() -> None:
+    world, notes = World(), Notes()
+    announcer = Announcer(notes, world.view, KINDS, lambda: 10.0)  # type: ignore[arg-type]
+    for name in ("copy", "train"):
+        job = world.waits(name)
+        world.view.jobs[job.uid] = replace(job, awaits_permit=name == "copy")
+        announcer.queued(job.uid)
+    for now in (10, 10 + QUEUED_AFTER_SECONDS):
+        await announcer.tick(now, lambda uid: Reason(Code.WAITING_FOR_QUOTA, "asks 3 cpu"))
+        assert [each.name for each in notes.regarding] == ["copy"] if now == 10 else ["copy", "train"]
 
 
 def test_objects_that_cannot_be_read_are_named_once_each_at_a_slow_pace() -> None:
