@@ -22,6 +22,26 @@ KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 WORLDS: Final = int(os.environ.get("WORLDS", "24"))
 SEED: Final = int(os.environ.get("SEED", "1"))
 SLOW: Final = {"key": "example.com/slow", "effect": "NoSchedule"}
+EVICTING: Final = {"key": "example.com/leaving", "value": "soon", "effect": "NoExecute"}
+TOLERATIONS: Final = (
+    {"key": SLOW["key"], "operator": "Exists"},
+    {"key": SLOW["key"], "operator": "Exists", "effect": "NoExecute"},
+    {"key": EVICTING["key"], "value": "soon", "effect": "NoExecute", "tolerationSeconds": 3600},
+    {"key": EVICTING["key"], "value": "late"},
+    {"operator": "Exists"},
+)
+REQUIREMENTS: Final = (
+    {"key": "pool", "operator": "NotIn", "values": ["a"]},
+    {"key": "pool", "operator": "In", "values": ["a", "c"]},
+    {"key": "disk", "operator": "Exists"},
+    {"key": "disk", "operator": "DoesNotExist"},
+    {"key": "disk", "operator": "Gt", "values": ["9"]},
+    {"key": "disk", "operator": "Lt", "values": ["100"]},
+)
+DISKS: Final = (None, "8", "80", "1_000")
+SANDBOX: Final = "example.com/sandbox"
+"""Label of the nodes of a RuntimeClass."""
+RUNTIME_CLASS: Final = "agreement"
 PORT: Final = 29_500
 DAEMONS: Final = "kube-system"
 """A namespace that is exempt."""
@@ -46,7 +66,10 @@ class World:
         flavor = {"nodeLabels": {"world": self.name}, "nodeTaints": [taint(self.name)]}
         flavor |= {"tolerations": [{"key": self.name, "operator": "Exists"}]}
         queue = cluster_queue_of(self.name, 100)
-        queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] = self.name
+        (group,) = queue["spec"]["resourceGroups"]
+        group["coveredResources"].append("memory")
+        group["flavors"][0]["name"] = self.name
+        group["flavors"][0]["resources"].append({"name": "memory", "nominalQuota": "100Gi"})
         local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": self.name}}
         return [
             {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": self.name}, "spec": flavor},
@@ -93,18 +116,23 @@ def drawn(rng: Random, name: str) -> World:
     for number in range(rng.randint(2, 4)):
         gpus = rng.choice((2, 4, 8, 8))
         each = nodes.node(f"{name}-{number}", gpus)
-        each["metadata"]["labels"] |= {"world": name, "pool": rng.choice("ab"), "gpus": str(gpus)}
+        labels = {"world": name, "pool": rng.choice("ab"), "disk": rng.choice(DISKS)}
+        labels |= {SANDBOX: "yes"} if rng.random() < 0.5 else {}
+        each["metadata"]["labels"] |= {key: value for key, value in labels.items() if value}
         each["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake"}
-        each["spec"] = {"taints": [taint(name), *([SLOW] if rng.random() < 0.2 else [])]}
+        also = [extra for extra in (SLOW, EVICTING) if rng.random() < 0.15]
+        also += [{**SLOW, "effect": "PreferNoSchedule"}] if rng.random() < 0.1 else []
+        each["spec"] = {"taints": [taint(name), *also]}
         each["spec"]["unschedulable"] = rng.random() < 0.15
         each["status"]["allocatable"] = each["status"]["capacity"] | {
             "cpu": rng.choice(("3", "16")),
             "pods": rng.choice(("2", "256", "256")),
+            "memory": rng.choice(("2Gi", "512Gi", "512Gi")),
         }
         made.append(each)
         if rng.random() < 0.6:
             template = pod_template(rng.randint(1, gpus))
-            template["spec"] |= {"nodeName": f"{name}-{number}"}
+            template["spec"] |= {"nodeName": f"{name}-{number}", "tolerations": [{"operator": "Exists"}]}
             if rng.random() < 0.3:
                 template["spec"]["containers"][0]["ports"] = [{"containerPort": PORT, "hostPort": PORT}]
             others.append(pod(f"{name}-other-{number}", template))
@@ -131,31 +159,43 @@ def daemon_set_drawn(rng: Random, name: str) -> Manifest:
 
 
 def pods_drawn(rng: Random, name: str, container: str) -> Manifest:
+    """Return a template of pods that are choosy in the ways that Tutti knows, mostly in none or one of them."""
     template = pod_template(rng.choice((0, 1, 1, 2, 2, 4)), container=container, cpu=rng.choice(("100m", "1", "3")))
+    spec = template["spec"]
+    main = spec["containers"][0]
+    if rng.random() < 0.2:
+        main["resources"]["requests"]["memory"] = "1Gi"
+    if rng.random() < 0.2:
+        first = {"name": "first", "image": main["image"], "securityContext": main["securityContext"]}
+        first |= {"resources": {"requests": {"cpu": rng.choice(("1", "2"))}}}
+        spec["initContainers"] = [first | ({"restartPolicy": "Always"} if rng.random() < 0.5 else {})]
     if rng.random() < 0.25:
-        template["spec"]["nodeSelector"] = {"pool": rng.choice("ab")}
-    if rng.random() < 0.4:
-        terms = [term_drawn(rng, name) for _ in range(rng.randint(1, 2))]
+        spec["nodeSelector"] = {"pool": rng.choice("ab")}
+    if rng.random() < 0.35:
+        terms = [term_drawn(rng, name) for _ in range(rng.choice((1, 1, 2)))]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        template["spec"]["affinity"] = {"nodeAffinity": required}
+        spec["affinity"] = {"nodeAffinity": required}
     if rng.random() < 0.4:
-        template["spec"]["tolerations"] = [{"key": SLOW["key"], "operator": "Exists"}]
+        spec["tolerations"] = rng.sample(TOLERATIONS, rng.choice((1, 1, 2)))
+    if rng.random() < 0.15:
+        spec["runtimeClassName"] = RUNTIME_CLASS
     on_node = rng.random() < 0.15
     if on_node:
-        template["spec"]["hostNetwork"] = True
+        spec["hostNetwork"] = True
     if rng.random() < 0.15:
-        template["spec"]["containers"][0]["ports"] = [{"containerPort": PORT} | ({} if on_node else {"hostPort": PORT})]
+        taken = {"containerPort": PORT, "protocol": rng.choice(("TCP", "UDP"))}
+        main["ports"] = [taken | ({} if on_node else {"hostPort": PORT})]
     return template
 
 
 def term_drawn(rng: Random, name: str) -> Manifest:
-    """Return a term of node affinity: by labels, by a number, by a node's name, or by more than one of these."""
-    pool = {"key": "pool", "operator": "NotIn", "values": [rng.choice("ab")]}
-    size = {"key": "gpus", "operator": rng.choice(("Gt", "Lt")), "values": [rng.choice("37")]}
-    nodes_named = [f"{name}-{rng.randint(0, 3)}"]
-    named = {"matchFields": [{"key": "metadata.name", "operator": rng.choice(("In", "NotIn")), "values": nodes_named}]}
-    labelled = {"matchExpressions": rng.choice(([pool], [size], [pool, size]))}
-    return rng.choice((labelled, named, labelled | named))
+    """Return a term of node affinity: by labels, by a node's name, by both, or by nothing."""
+    asked = rng.sample(REQUIREMENTS, rng.choice((0, 1, 1, 2)))
+    term: Manifest = {"matchExpressions": asked} if asked else {}
+    if rng.random() < 0.25:
+        node = f"{name}-{rng.randint(0, 3)}"
+        term["matchFields"] = [{"key": "metadata.name", "operator": rng.choice(("In", "NotIn")), "values": [node]}]
+    return term
 
 
 @pytest.fixture
@@ -169,6 +209,7 @@ def worlds(admin: Kubectl) -> Iterator[dict[str, World]]:
     for each in every:
         each["metadata"]["labels"]["worlds"] = admin.namespace
     create(admin, [*every, *(each for world in made for each in world.policy)])
+    create(admin, [runtime_class()])
     others = [each for world in made for each in world.others]
     create(admin, others)
     wait_until(lambda: len(admin.pods(phase="Running")) == len(others), 60, "what was there before runs")
@@ -178,6 +219,15 @@ def worlds(admin: Kubectl) -> Iterator[dict[str, World]]:
     yield {world.name: world for world in made}
     admin("delete", "daemonset", "-n", DAEMONS, "-l", f"worlds={admin.namespace}", "--wait=false")
     admin("delete", "--raw", f"/api/v1/nodes?labelSelector=worlds%3D{admin.namespace}")
+    admin.delete("runtimeclass", RUNTIME_CLASS)
+
+
+def runtime_class() -> Manifest:
+    """Return a RuntimeClass whose pods run on some nodes only, also on slow ones, and cost more."""
+    scheduling = {"nodeSelector": {SANDBOX: "yes"}, "tolerations": [{"key": SLOW["key"], "operator": "Exists"}]}
+    added = {"overhead": {"podFixed": {"cpu": "1"}}, "scheduling": scheduling}
+    metadata = {"name": RUNTIME_CLASS}
+    return {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "sandbox", "metadata": metadata, **added}
 
 
 def all_have_pods(admin: Kubectl, daemon_sets: int) -> bool:
