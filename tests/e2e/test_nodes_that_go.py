@@ -15,8 +15,8 @@ from tests.e2e.controlplane.install import Installation
 from tests.e2e.controlplane.nodes import SILENT_ANNOTATION
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
-from tests.e2e.objects import job, pod_template
-from tests.e2e.own_nodes import own_node, own_nodes, running
+from tests.e2e.objects import GPU, job, pod_template
+from tests.e2e.own_nodes import on, own_node, own_nodes, running
 from tests.e2e.queues import QUEUE, reservations
 
 SECONDS: Final = 60
@@ -73,6 +73,34 @@ def taints_of(admin: Kubectl, node: str) -> list[str]:
     return [taint["key"] for taint in admin.get("node", node)["spec"].get("taints", [])]
 
 
+def has_gpus(gpus: int, admin: Kubectl, node: str) -> None:
+    """Let a node say that it has so many GPUs to give."""
+    status = {"status": {"allocatable": {GPU: str(gpus)}}}
+    admin("patch", "node", node, "--subresource=status", f"--patch={json.dumps(status)}")
+
+
+def made_smaller(admin: Kubectl, node: str) -> None:
+    """Replace a node by one of the same name that has fewer GPUs."""
+    admin("delete", "node", node)
+    admin.apply(own_node(admin, node, {GPU: "4"}))
+
+
+def made_larger(admin: Kubectl, node: str) -> None:
+    """Replace it by one like the first."""
+    admin("delete", "node", node)
+    made_again(admin, node)
+
+
+def taken(admin: Kubectl, node: str) -> None:
+    """Put somebody else's pod on a node, past every scheduler."""
+    admin.apply(on(node, 4))
+
+
+def left(admin: Kubectl, node: str) -> None:
+    """Take it away."""
+    admin.delete("pod", on(node, 4)["metadata"]["name"])
+
+
 FATES: Final = {
     "deleted": Fate(
         deleted, made_again, "the nodes that could take them (1) hold 1 when nothing else runs there, 1 too few"
@@ -80,6 +108,19 @@ FATES: Final = {
     "tainted": Fate(tainted, untainted, f"1 with taint {TAINT}"),
     "not ready": Fate(not_ready, ready_again, "1 not ready"),
 }
+
+
+LIES: Final = {
+    "smaller": Fate(partial(has_gpus, 4), partial(has_gpus, 8), "the nodes that could take them (2) hold 1"),
+    "made again smaller": Fate(made_smaller, made_larger, "the nodes that could take them (2) hold 1"),
+    "of another rack": Fate(
+        lambda admin, node: admin("label", "node", node, "rack-"),
+        lambda admin, node: admin("label", "node", node, f"rack={admin.namespace}"),
+        "the nodes that could take them (1) hold 1",
+    ),
+    "taken by another's pod": Fate(taken, left, "1 lacks nvidia.com/gpu (4 free in pieces too small)"),
+}
+"""Nodes that are there, and are not what they were."""
 
 
 @contextmanager
@@ -124,14 +165,14 @@ def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_s
         assert not any("nodeName" in pod["spec"] for pod in owner.pods())
         assert "2 exist of 2 pods; not all of them run yet" in wait_until(partial(ready_condition, owner), SECONDS)
         fate.go(admin, nodes[1])
-    wait_until(lambda: len(owner.pods(phase="Running")) == 1, SECONDS, "one has the node that is left")
+    wait_until(lambda: running(owner, "train") == 1, SECONDS, "one has the node that is left")
     starting = wait_until(lambda: "found no node" in (said := ready_condition(owner)) and said, SECONDS, "it says why")
     assert starting.startswith("WaitForStart: 2 exist of 2 pods; not all of them run yet; 1 found no node: 0/")
     assert "it is stopped at 20" in starting
     assert "unless 2 of its pods run by then" in starting
     stopped = wait_until(lambda: last(owner, "Evicted", "NoNodeLeft"), SECONDS, "it is stopped as a whole")
     assert "1 of its pods no longer fits any node: others took the room, or nodes are gone; 1 found no node" in stopped
-    wait_until(lambda: owner.pods() == [], SECONDS, "no pod of it holds the node that is left")
+    wait_until(lambda: owner.pods("job-name=train") == [], SECONDS, "no pod of it holds the node that is left")
     why = wait_until(lambda: last(owner, "Queued", "NodesDoNotFit"), SECONDS, "it waits, and says for what")
     assert "asks 2 pods of 100m cpu, 8 nvidia.com/gpu" in why
     assert fate.counted in why
@@ -187,6 +228,35 @@ def test_a_gang_that_loses_a_node_while_it_runs_keeps_its_place_there_for_a_whil
         untainted(admin, nodes[1])
     wait_until(lambda: running(owner, "train") == 2, SECONDS, "it is whole again, on the node that came back")
     assert told(owner, "train", "Evicted") == []
+
+
+@pytest.mark.parametrize("fate", LIES.values(), ids=LIES)
+def test_a_gang_whose_node_is_no_longer_what_it_was_is_stopped_whole_and_starts_when_it_is_again(
+    team: Team, nodes: list[str], fate: Fate
+) -> None:
+    """The scheduler knows of it before it binds: until then the pods have a gate of somebody else's."""
+    admin, owner = team.admin, team.owner
+    held = pod_template(8)
+    held["spec"]["schedulingGates"] = [{"name": "example.com/held"}]
+    owner.apply(job("train", 2, held, QUEUE))
+    wait_until(lambda: len(owner.pods("job-name=train")) == 2, SECONDS, "its pods are made and nobody binds them")
+    fate.go(admin, nodes[1])
+    wait_until(lambda: _let_go(owner) == 1, SECONDS, "one has the node that is left")
+    stopped = wait_until(lambda: last(owner, "Evicted", "NoNodeLeft"), SECONDS, "it is stopped as a whole")
+    assert "1 of its pods no longer fits any node" in stopped
+    why = wait_until(lambda: last(owner, "Queued", "NodesDoNotFit"), SECONDS, "it waits, and says for what")
+    assert fate.counted in why
+    wait_until(lambda: owner.pods("job-name=train") == [], SECONDS, "no pod of it is left")
+    fate.back(admin, nodes[1])
+    wait_until(lambda: _let_go(owner) == 2, SECONDS, "both nodes are as they were, and it runs")
+
+
+def _let_go(owner: Kubectl) -> int:
+    """Take the gate from all pods that have it; return how many run."""
+    for each in owner.pods("job-name=train"):
+        if "schedulingGates" in each["spec"]:
+            owner.patch("pod", each["metadata"]["name"], {"spec": {"schedulingGates": None}})
+    return running(owner, "train")
 
 
 def _lacks(owner: Kubectl) -> str:
