@@ -21,7 +21,7 @@ class Failed:
         self._seen: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
         self._unanswered: dict[str, float] = {}
-        """Loop time since when each member was asked in vain, as seen for this gang."""
+        """Loop time since when each member was asked without an answer, as seen for this gang."""
         self.look_at_seconds = inf
         """Loop time at which the waiting ends that its policy asks for."""
 
@@ -54,7 +54,7 @@ class Failed:
         """Return from when the silence of a member counts: one that has only begun is no reason to give it up.
 
         What kept a gang from moving before may have been its own member, or the hub's cluster. Who answers, but never
-        what was asked for this gang, is silent since it was first asked in vain: to others it may answer well.
+        what was asked for this gang, is silent since it was first asked for that: to others it may answer well.
         """
         member = self._fleet.members.get(name)
         known = inf if member is None or member.failing_since is None else member.failing_since
