@@ -2,12 +2,11 @@
 
 from typing import Final
 
-import orjson
-
 from webhook.config import Config, parse
 from webhook.core.notation import names
-from webhook.errors import NotFound
 from webhook.kube.api import Api
+from webhook.kube.finding import find
+from webhook.untyped import paths
 
 _CONFIG: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/tutti-config"
 
@@ -17,8 +16,5 @@ async def stored_config(api: Api) -> Config:
 
     Raises Forbidden for who may not read it.
     """
-    try:
-        stored = orjson.loads(await api.request("GET", _CONFIG))
-    except NotFound:
-        return Config()
-    return parse((stored.get("data") or {}).get("config.yaml", ""), "ConfigMap tutti-config")
+    stored = await find(api, _CONFIG)
+    return parse(paths.find_mapping(stored, ("data",)).get("config.yaml", ""), "ConfigMap tutti-config")

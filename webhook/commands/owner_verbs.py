@@ -130,7 +130,7 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
     if status.finished(kind, obj) is not None:
         raise WrongName(f"{job} has ended: there is nothing to hold")
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
-        await _merge(api, path, obj, _nested(kind.suspend, True))
+        await _merge(api, path, obj, paths.nest(kind.suspend, True))
         return f"{job}: all its pods stop at once; it keeps its place and waits until it is released"
     if kind.suspend is None and _is_admitted(obj):
         raise WrongName(f"{job} runs, and a {kind.kind} cannot be stopped and started again; cancel it instead")
@@ -150,7 +150,7 @@ async def release(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> s
         left = ",".join(gate for gate in gates if gate != OWNER_GATE)
         patch = {"metadata": {"annotations": {names.ADMISSION_GATES: left or None}}}
     if _is_stopped(obj) and kind.suspend is not None:
-        patch |= _nested(kind.suspend, False)
+        patch |= paths.nest(kind.suspend, False)
     if not patch:
         return f"{job}: is not held"
     await _merge(api, path, obj, patch)
@@ -214,14 +214,6 @@ async def _merge(api: Api, path: str, obj: dict[str, Any], patch: dict[str, Any]
     metadata = {**patch.get("metadata", {}), "resourceVersion": obj["metadata"]["resourceVersion"]}
     body = orjson.dumps({**patch, "metadata": metadata})
     await api.request("PATCH", path, body=body, content_type=MERGE_PATCH)
-
-
-def _nested(path: paths.Path, value: object) -> dict[str, Any]:
-    document: Any = value
-    for key in reversed(path):
-        document = {key: document}
-    assert isinstance(document, dict)
-    return document
 
 
 def _gates(obj: dict[str, Any]) -> list[str]:

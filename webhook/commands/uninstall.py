@@ -8,7 +8,7 @@ there are besides the shipped ones is in the configuration: a file, else the Con
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,11 +31,11 @@ from webhook.jobs.reading.gating import is_child
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from webhook.kube.election import LeaderRecord, leader_of
+from webhook.kube.finding import every, find
 from webhook.untyped import paths
 
 Object = Mapping[str, Any]
 ATTEMPTS: Final = 5
-PAGE_SIZE: Final = 500
 LEASE_MARGIN_SECONDS: Final = 1.0
 _REGISTRATIONS: Final = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{plural}/tutti"
@@ -82,7 +82,7 @@ class Removal:
         context = await self._context()
         for kind in self._kinds.values():
             for served in kind.every_version:
-                async for obj in self._list(collection_path(served)):
+                async for obj in every(self._api, collection_path(served)):
                     await self._job(served, obj, context)
         await self._pods()
         await self._namespaces()
@@ -95,7 +95,7 @@ class Removal:
 
     async def _refuse_while_registered(self) -> None:
         for path in _REGISTRATIONS:
-            if await self._get(path) is not None:
+            if await find(self._api, path) is not None:
                 name = path.rpartition("/")[0].rpartition("/")[2]
                 raise Conflict(
                     0, "StillInstalled", f"{name}/tutti is still registered and refuses these writes; delete it first"
@@ -117,14 +117,14 @@ class Removal:
             )
 
     async def _leader(self) -> LeaderRecord | None:
-        ledger = await self._get(_LEDGER)
+        ledger = await find(self._api, _LEDGER)
         return None if ledger is None else leader_of(ledger)
 
     # -- giving back --------------------------------------------------------------------------------------------------
 
     async def _context(self) -> ReadContext:
         """Return what tells where in a job its pods are: a TrainJob leaves that to its runtime."""
-        found = [obj for name in _RUNTIMES async for obj in self._list(CONTEXT_PATHS[name])]
+        found = [obj for name in _RUNTIMES async for obj in every(self._api, CONTEXT_PATHS[name])]
         return context_from(training_runtimes=found)
 
     async def _job(self, kind: JobKind, listed: Object, context: ReadContext) -> None:
@@ -135,11 +135,11 @@ class Removal:
             patch = () if obj is None else restoring_patch(kind, obj, self._kinds, context)
             if obj is None or not patch or await self._patched(path, patch, JSON_PATCH, _what(kind, obj, patch)):
                 return
-            obj = await self._get(path)
+            obj = await find(self._api, path)
         self._left.append(f"{kind.kind} {metadata.get('namespace')}/{metadata['name']} could not be written")
 
     async def _pods(self) -> None:
-        async for pod in self._list("/api/v1/pods", names.GANG_LABEL):
+        async for pod in every(self._api, "/api/v1/pods", names.GANG_LABEL):
             gates = paths.find(pod, ("spec", "schedulingGates"))
             if isinstance(gates, list) and GATE in gates:
                 metadata = pod["metadata"]
@@ -150,7 +150,7 @@ class Removal:
 
     async def _namespaces(self) -> None:
         for label in _NAMESPACE_LABELS:
-            async for namespace in self._list("/api/v1/namespaces", label):
+            async for namespace in every(self._api, "/api/v1/namespaces", label):
                 name = namespace["metadata"]["name"]
                 body = {"metadata": {"labels": {label: None}}}
                 await self._patched(
@@ -172,30 +172,6 @@ class Removal:
                 return False
         self._written += 1
         return True
-
-    # -- reading ------------------------------------------------------------------------------------------------------
-
-    async def _list(self, path: str, label: str = "") -> AsyncIterator[Object]:
-        """Yield every object; none where the resource is not served."""
-        query = {"limit": str(PAGE_SIZE), **({"labelSelector": label} if label else {})}
-        while True:
-            try:
-                page = orjson.loads(await self._api.request("GET", path, query=query))
-            except NotFound:
-                return
-            for item in page["items"]:
-                yield item
-            token = page["metadata"].get("continue")
-            if not token:
-                return
-            query["continue"] = token
-
-    async def _get(self, path: str) -> Object | None:
-        try:
-            found: Object = orjson.loads(await self._api.request("GET", path))
-        except NotFound:
-            return None
-        return found
 
 
 def restoring_patch(

@@ -22,11 +22,11 @@ from webhook.fleet.jobs.job import FleetJob
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
+from webhook.kube.finding import every, find
 from webhook.untyped import paths
 from webhook.untyped.values import text
 
 ATTEMPTS: Final = 5
-PAGE_SIZE: Final = 500
 LOST: Final = "tutti-fleet-lost"
 """ConfigMap of the members that are lost, and since when."""
 SILENT: Final = "tutti-fleet-silent"
@@ -36,10 +36,7 @@ _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 
 async def noted(api: Api, where: str = LOST) -> dict[str, str]:
     """Return the members that were noted, and when. Raises ApiError."""
-    try:
-        found = orjson.loads(await api.request("GET", f"{_CONFIG_MAPS}/{where}"))
-    except NotFound:
-        return {}
+    found = await find(api, f"{_CONFIG_MAPS}/{where}")
     return {name: text(when) for name, when in paths.find_mapping(found, ("data",)).items()}
 
 
@@ -92,7 +89,8 @@ async def _gangs(
 ) -> AsyncIterator[str]:
     fleet = Fleet(api, {}, clock)
     for kind in (kind for kind in kinds.values() if kind.dispatchable):
-        async for namespace, name in _jobs(api, kind):
+        async for found in every(api, collection_path(kind)):
+            namespace, name = (text(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
             if await _given_up(FleetJob(fleet, kind, namespace, name), member, dry_run=dry_run):
                 yield f"{kind.kind} {namespace}/{name}"
 
@@ -114,18 +112,3 @@ async def _given_up(job: FleetJob, member: str, *, dry_run: bool) -> bool:
             continue
         return True
     return False
-
-
-async def _jobs(api: Api, kind: JobKind) -> AsyncIterator[tuple[str, str]]:
-    query = {"limit": str(PAGE_SIZE)}
-    while True:
-        try:
-            page = orjson.loads(await api.request("GET", collection_path(kind), query=query))
-        except NotFound:
-            return
-        for item in page["items"]:
-            yield text(paths.find(item, ("metadata", "namespace"))), text(paths.find(item, ("metadata", "name")))
-        token = text(paths.find(page, ("metadata", "continue")))
-        if not token:
-            return
-        query["continue"] = token

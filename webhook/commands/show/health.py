@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 import orjson
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -27,7 +26,10 @@ from webhook.errors import ApiError, Forbidden, NotFound
 from webhook.jobs.kinds.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import leader_of
+from webhook.kube.finding import find
+from webhook.server.http.tls import issued
 from webhook.untyped import paths
+from webhook.untyped.values import mappings
 from webhook.visibility.http.tables import Document
 from webhook.wire.times import human_age
 
@@ -95,9 +97,8 @@ def print_health(console: Console, found: Sequence[Finding]) -> None:
 
 async def _replicas(api: Api, part: str, elsewhere: Callable[[], Awaitable[tuple[bool, str]]]) -> Sequence[Finding]:
     """Return how many replicas of a Deployment are ready; without one, what can be seen of what runs ``elsewhere``."""
-    try:
-        status = orjson.loads(await api.request("GET", f"{_DEPLOYMENTS}/tutti-{part}"))
-    except NotFound:
+    status = await find(api, f"{_DEPLOYMENTS}/tutti-{part}")
+    if status is None:
         well, text = await elsewhere()
         return [Finding(part, well, f"there is no Deployment tutti-{part}; {text}")]
     wanted = paths.find(status, ("spec", "replicas"))
@@ -107,11 +108,7 @@ async def _replicas(api: Api, part: str, elsewhere: Callable[[], Awaitable[tuple
 
 async def _hooks(api: Api, plural: str) -> Sequence[Document]:
     """Return what is registered; nothing where somebody deleted the registration."""
-    try:
-        registration = orjson.loads(await api.request("GET", f"{_REGISTRATIONS}/{plural}/tutti"))
-    except NotFound:
-        return ()
-    return registration.get("webhooks") or ()
+    return mappings(paths.find(await find(api, f"{_REGISTRATIONS}/{plural}/tutti"), ("webhooks",)))
 
 
 async def _registered(api: Api) -> tuple[bool, str]:
@@ -127,9 +124,8 @@ async def _registered(api: Api) -> tuple[bool, str]:
             continue
         place = f"{service.get('namespace')}/{service.get('name')}"
         if service.get("namespace") == names.SYSTEM_NAMESPACE and place not in places:
-            try:
-                stored = orjson.loads(await api.request("GET", f"{_SERVICES}/{service.get('name')}"))
-            except NotFound:
+            stored = await find(api, f"{_SERVICES}/{service.get('name')}")
+            if stored is None:
                 return False, f"Service {place}, which is registered, does not exist: jobs are refused"
             if paths.find(stored, ("spec", "type")) != "ExternalName" and paths.find(stored, ("spec", "selector")):
                 return (
@@ -217,7 +213,8 @@ async def _serving(api: Api, now: float) -> Sequence[Finding]:
         text = "Secret tutti-certs has no readable tls.crt: see certs/README.md"
         return [Finding("certificates", False, text)]
     try:
-        strange = not all(_issued(chain, bundle) for bundle in await _bundles(api))
+        bundles = await _bundles(api)
+        strange = not all(any(issued(each, one) for each in chain for one in bundle) for bundle in bundles)
     except ValueError:
         # The authority's own line says that.
         strange = False
@@ -225,18 +222,6 @@ async def _serving(api: Api, now: float) -> Sequence[Finding]:
         text = "no registered authority issued the serving certificate, so no review is answered"
         return [Finding("certificates", False, f"{text}: see certs/README.md")]
     return [_lasts("the serving certificate", chain[0], now)]
-
-
-def _issued(chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]) -> bool:
-    """Return whether one of ``authorities`` issued the last of ``chain`` that it needs."""
-    for certificate in chain:
-        for authority in authorities:
-            try:
-                certificate.verify_directly_issued_by(authority)
-            except (ValueError, TypeError, InvalidSignature):
-                continue
-            return True
-    return False
 
 
 def _lasts(what: str, certificate: x509.Certificate, now: float) -> Finding:
@@ -275,12 +260,11 @@ async def _quarantined(api: Api, now: float) -> list[Finding]:
     """Return which copies of broken ledgers are kept: it is well again, and somebody should ask why it was not."""
     found = []
     for name in places_of(names.LEDGER_NAME):
-        try:
-            copy = orjson.loads(await api.request("GET", f"{_CONFIG_MAPS}/{name}"))
-        except NotFound:
-            continue
-        age = human_age(now - kept_since(copy))
-        found.append(Finding("ledger", True, f"was broken {age} ago and rebuilt; ConfigMap {name} has the broken copy"))
+        if copy := await find(api, f"{_CONFIG_MAPS}/{name}"):
+            text = (
+                f"was broken {human_age(now - kept_since(copy))} ago and rebuilt; ConfigMap {name} has the broken copy"
+            )
+            found.append(Finding("ledger", True, text))
     return found
 
 

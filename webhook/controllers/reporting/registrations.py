@@ -13,14 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
 import yaml
 
 from webhook.core.notation.counted import counted
-from webhook.errors import NotFound
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import Api
+from webhook.kube.finding import find
 
 PACKAGED: Final = Path(__file__).parent / "packaged" / "registrations.yaml"
 """Where the build puts a copy of what is in a checkout; see pyproject.toml."""
@@ -71,11 +70,8 @@ async def look(api: Api, own: Collection[str] = (), exempt: Collection[str] = ()
     """
     found = []
     for document in shipped():
-        try:
-            stored = orjson.loads(await api.request("GET", f"{path_of(document['kind'])}/{NAME}"))
-        except NotFound:
-            stored = {}
-        found += lacks(document, stored, own, exempt)
+        stored = await find(api, f"{path_of(document['kind'])}/{NAME}")
+        found += lacks(document, stored or {}, own, exempt)
     return found
 
 

@@ -11,7 +11,6 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -173,22 +172,19 @@ def _verify(pair: _Pair, now_seconds: float) -> float:
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if leaf.public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
         raise BadCertificate(f"{pair.directory}: {KEY} is not the key of {CERTIFICATE}")
-    starts, expires = _seconds(leaf.not_valid_before_utc), _seconds(leaf.not_valid_after_utc)
+    starts, expires = leaf.not_valid_before_utc.timestamp(), leaf.not_valid_after_utc.timestamp()
     if not starts <= now_seconds < expires:
         valid = f"{time_text(int(starts))} to {time_text(int(expires))}"
         raise BadCertificate(f"{pair.directory}: {CERTIFICATE} is valid from {valid} only")
-    if authorities and not any(_issued(chain[-1], authority) or chain[-1] == authority for authority in authorities):
+    if authorities and not any(issued(chain[-1], authority) or chain[-1] == authority for authority in authorities):
         raise BadCertificate(f"{pair.directory}: {CERTIFICATE} was not issued by {AUTHORITY}")
     return expires
 
 
-def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+def issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Return whether ``authority`` itself signed a certificate."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True
-
-
-def _seconds(moment: datetime) -> float:
-    return moment.timestamp()

@@ -1,0 +1,34 @@
+"""Reads what may not be there: one object, or every object of a resource page by page."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import orjson
+
+from webhook.errors import NotFound
+from webhook.kube.api import Api
+
+PAGE_SIZE: Final = 500
+
+
+async def find(api: Api, path: str) -> Any | None:
+    """Return an object, None where there is none. Raises ApiError."""
+    try:
+        return orjson.loads(await api.request("GET", path))
+    except NotFound:
+        return None
+
+
+async def every(api: Api, path: str, label: str = "") -> AsyncIterator[dict[str, Any]]:
+    """Yield every object that has ``label``; none where the resource is not served. Raises ApiError."""
+    query = {"limit": str(PAGE_SIZE), **({"labelSelector": label} if label else {})}
+    while True:
+        try:
+            page = orjson.loads(await api.request("GET", path, query=query))
+        except NotFound:
+            return
+        for item in page["items"]:
+            yield item
+        query["continue"] = page["metadata"].get("continue") or ""
+        if not query["continue"]:
+            return
