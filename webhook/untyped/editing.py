@@ -40,6 +40,14 @@ def put(node: Any, place: Sequence[str | int], value: Any) -> Any:
     return node if key in node and (changed is current or changed == current) else {**node, key: changed}
 
 
+def put_if_possible(node: Any, place: Sequence[str | int], value: Any) -> Any:
+    """Return ``node`` with ``value`` at ``place``; as it is where that would have to replace something else."""
+    try:
+        return put(node, place, value)
+    except Blocked:
+        return node
+
+
 def drop(node: Any, place: Sequence[str | int], *, prune: bool = False) -> Any:
     """Return ``node`` without what is at ``place``; nothing there is fine. ``prune`` drops maps left empty."""
     key, rest = place[0], place[1:]

@@ -90,11 +90,7 @@ JOBSET: Final = JobKind(
 )
 
 _TRAINING_OPERATORS: Final = frozenset(
-    {
-        _account("kubeflow", "training-operator"),
-        _account("kubeflow-training", "training-operator"),
-        _account("training-operator", "training-operator"),
-    }
+    _account(namespace, "training-operator") for namespace in ("kubeflow", "kubeflow-training", "training-operator")
 )
 
 
@@ -314,10 +310,7 @@ SPARK: Final = JobKind(
         only_if=Signal(path=parse("status.applicationState.state"), values=("RUNNING",)),
     ),
     controller_users=frozenset(
-        {
-            _account("spark-operator", "spark-operator-controller"),
-            _account("spark-operator", "spark-operator"),
-        }
+        _account("spark-operator", name) for name in ("spark-operator-controller", "spark-operator")
     ),
     name_label="sparkoperator.k8s.io/app-name",
     # The driver makes the executors.
@@ -362,10 +355,7 @@ TRAINJOB: Final = JobKind(
     ready=ReadyCount((parse("status.jobsStatus.*.ready"), parse("status.jobsStatus.*.succeeded")), pod_sets=True),
     reclaim="train-job",
     controller_users=frozenset(
-        {
-            _account("kubeflow-system", "kubeflow-trainer-controller-manager"),
-            _account("kubeflow", "kubeflow-trainer-controller-manager"),
-        }
+        _account(namespace, "kubeflow-trainer-controller-manager") for namespace in ("kubeflow-system", "kubeflow")
     ),
     child_kinds=frozenset({"JobSet.jobset.x-k8s.io"}),
     # The JobSet that it makes has its name.

@@ -20,7 +20,7 @@ from webhook.core.notation import names
 from webhook.core.reasons.eviction import HUB_SILENT, PREPARING
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
-from webhook.jobs.patches.template import schedule, stamp, wanted_of
+from webhook.jobs.patches.template import preconditions, schedule, stamp, wanted_of
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue, Template
 from webhook.untyped import paths
@@ -45,7 +45,7 @@ def start(
     undo = None if record.requeue is None else record.requeue.undo
     if kind.prepared_start and undo is not None and undo.is_of(reservation) and undo.counts == reservation.counts:
         marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(undo)}, _waiting_marks(record))
-        return [*_preconditions(record), *marks, *_set_suspend(record, kind, False)]
+        return [*preconditions(record), *marks, *_set_suspend(record, kind, False)]
     changes = _scaffolds(record)
     injected: dict[str, Mapping[str, object]] = {}
     originals: dict[str, int] = {}
@@ -63,9 +63,9 @@ def start(
     if kind.prepared_start:
         waiting = record.requeue or Requeue(PREPARING, record.created_seconds)
         text = annotations.encode_requeue(replace(waiting, undo=admission), record.uid)
-        return [*_preconditions(record), *_annotate(record, {names.REQUEUE: text}, ()), *changes]
+        return [*preconditions(record), *_annotate(record, {names.REQUEUE: text}, ()), *changes]
     marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(admission)}, _waiting_marks(record))
-    return [*_preconditions(record), *marks, *changes, *_set_suspend(record, kind, False)]
+    return [*preconditions(record), *marks, *changes, *_set_suspend(record, kind, False)]
 
 
 def stop(record: JobRecord, requeue: Requeue, hold: bool = False, *, kinds: Mapping[str, JobKind] = KINDS) -> Patch:
@@ -87,7 +87,7 @@ def stop(record: JobRecord, requeue: Requeue, hold: bool = False, *, kinds: Mapp
         # In the same write: from now on no permit of its hub starts it, whenever it comes.
         marks[names.GIVEN_UP] = record.uid
     gone = (names.ADMISSION,) if record.admission is not None else ()
-    return [*_preconditions(record), *_annotate(record, marks, gone), *changes, *_set_suspend(record, kind, True)]
+    return [*preconditions(record), *_annotate(record, marks, gone), *changes, *_set_suspend(record, kind, True)]
 
 
 def clear(record: JobRecord) -> Patch:
@@ -95,7 +95,7 @@ def clear(record: JobRecord) -> Patch:
 
     Only for a record with ``start_time_left``; the API server refuses it for a job that is not suspended.
     """
-    return [*_preconditions(record), {"op": "remove", "path": "/status/startTime"}]
+    return [*preconditions(record), {"op": "remove", "path": "/status/startTime"}]
 
 
 def restore(record: JobRecord) -> Patch:
@@ -108,7 +108,7 @@ def restore(record: JobRecord) -> Patch:
         return []
     text = annotations.encode_requeue(replace(requeue, undo=None), record.uid)
     marks = _annotate(record, {names.REQUEUE: text}, ())
-    return [*_preconditions(record), *marks, *_restore_templates(record, requeue.undo)]
+    return [*preconditions(record), *marks, *_restore_templates(record, requeue.undo)]
 
 
 def void(record: JobRecord, epoch: int) -> Patch:
@@ -116,14 +116,14 @@ def void(record: JobRecord, epoch: int) -> Patch:
 
     The value names the version it replaces, so that voiding twice in one epoch moves it twice.
     """
-    return [*_preconditions(record), *_annotate(record, {names.VOIDED: f"{epoch}/{record.resource_version}"}, ())]
+    return [*preconditions(record), *_annotate(record, {names.VOIDED: f"{epoch}/{record.resource_version}"}, ())]
 
 
 def adopt(record: JobRecord, reservation: Reservation, version: tuple[int, int]) -> Patch:
     """Return the patch that writes the admission on a job that runs already; its templates stay as they are."""
     admission = annotations.admission_of(reservation, record, version)
     marks = _annotate(record, {names.ADMISSION: annotations.encode_admission(admission)}, _waiting_marks(record))
-    return [*_preconditions(record), *marks]
+    return [*preconditions(record), *marks]
 
 
 def grow(record: JobRecord, reservation: Reservation) -> Patch:
@@ -134,17 +134,10 @@ def grow(record: JobRecord, reservation: Reservation) -> Patch:
     if record.admission is None:
         return []
     grown = replace(record.admission, counts=reservation.counts, membership=reservation.membership)
-    return [*_preconditions(record), *_annotate(record, {names.ADMISSION: annotations.encode_admission(grown)}, ())]
+    return [*preconditions(record), *_annotate(record, {names.ADMISSION: annotations.encode_admission(grown)}, ())]
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------
-
-
-def _preconditions(record: JobRecord) -> Patch:
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": record.uid},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(record.resource_version)},
-    ]
 
 
 def _scaffolds(record: JobRecord) -> Patch:

@@ -17,10 +17,8 @@ from webhook.jobs.reading.gating import readable_sites
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.jobs.reading.record import Admission
 from webhook.untyped import editing, paths
-from webhook.untyped.editing import Patch
+from webhook.untyped.editing import Patch, put_if_possible
 
-HOSTNAME = "kubernetes.io/hostname"
-"""The label by which a pod can name nodes."""
 GATE = {"name": names.SCHEDULING_GATE}
 
 
@@ -101,16 +99,18 @@ def marked(
     """Return ``obj`` as ``mark`` makes it. What is too malformed to edit stays: validation will refuse it."""
     changed: Any = _without_own_annotations(obj, ("metadata",))
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
-        changed = _put(changed, kind.suspend, True)
+        changed = put_if_possible(changed, kind.suspend, True)
     if kind.given_manager and kind.managed_by is not None and not paths.find(obj, kind.managed_by):
-        changed = _put(changed, kind.managed_by, kind.given_manager)
+        changed = put_if_possible(changed, kind.managed_by, kind.given_manager)
     for site in readable_sites(kind, obj, context):
         if site.metadata_path is None:
             continue
         for part in site.scaffold:
-            changed = changed if _at(changed, part.place) is not None else _put(changed, part.place, part.value)
-        changed = _put(changed, (*site.metadata_path, "labels", names.GANG_LABEL), gang)
-        changed = _put(changed, (*site.metadata_path, "labels", names.POD_SET_LABEL), site.name)
+            changed = (
+                changed if _at(changed, part.place) is not None else put_if_possible(changed, part.place, part.value)
+            )
+        changed = put_if_possible(changed, (*site.metadata_path, "labels", names.GANG_LABEL), gang)
+        changed = put_if_possible(changed, (*site.metadata_path, "labels", names.POD_SET_LABEL), site.name)
         changed = _without_own_annotations(changed, site.metadata_path)
         if kind.scheduling_gated:
             changed = _gated(changed, site)
@@ -132,7 +132,7 @@ def stripped(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, *, sus
                 changed = _without_scaffold(changed, part.place, part.value)
     changed = _without_own_annotations(changed, ("metadata",), prune=True)
     if suspend is not None and kind.suspend is not None and suspended is not suspend:
-        changed = _put(changed, kind.suspend, suspend)
+        changed = put_if_possible(changed, kind.suspend, suspend)
     return changed if isinstance(changed, dict) else obj
 
 
@@ -142,15 +142,15 @@ def gate_pod(pod: Mapping[str, Any], gang: str) -> Patch:
     A pod that names its node already could not be gated; it is labelled all the same, and refused for it.
     """
     changed: Any = _without_own_annotations(pod, ("metadata",))
-    changed = _put(changed, ("metadata", "labels", names.GANG_LABEL), gang)
+    changed = put_if_possible(changed, ("metadata", "labels", names.GANG_LABEL), gang)
     changed = editing.drop(changed, ("metadata", "labels", names.POD_SET_LABEL))
     gates = paths.find(pod, ("spec", "schedulingGates"))
     if paths.find(pod, ("spec", "nodeName")):
         return editing.diff(pod, changed)
     if not isinstance(gates, list):
-        changed = _put(changed, ("spec", "schedulingGates"), [GATE])
+        changed = put_if_possible(changed, ("spec", "schedulingGates"), [GATE])
     elif GATE not in gates:
-        changed = _put(changed, ("spec", "schedulingGates"), [*gates, GATE])
+        changed = put_if_possible(changed, ("spec", "schedulingGates"), [*gates, GATE])
     return editing.diff(pod, changed)
 
 
@@ -162,26 +162,19 @@ def prefer_nodes(pod: Mapping[str, Any], nodes: Collection[str], own: str | None
         return []
     wishes = [_wish(nodes), *([] if own is None or len(nodes) == 1 else [_wish([own])])]
     added = [wish for wish in wishes if wish not in before]
-    return editing.diff(pod, _put(pod, place, [*before, *added])) if added else []
+    return editing.diff(pod, put_if_possible(pod, place, [*before, *added])) if added else []
 
 
 def _wish(nodes: Collection[str]) -> dict[str, Any]:
-    asked = {"key": HOSTNAME, "operator": "In", "values": sorted(nodes)}
+    asked = {"key": names.HOSTNAME, "operator": "In", "values": sorted(nodes)}
     return {"weight": 100, "preference": {"matchExpressions": [asked]}}
-
-
-def _put(node: Any, place: JsonPath, value: Any) -> Any:
-    try:
-        return editing.put(node, place, value)
-    except editing.Blocked:
-        return node
 
 
 def _gated(node: Any, site: PodSetSite) -> Any:
     gates = site.scheduling.get("schedulingGates") or []
     if site.spec_path is None or not isinstance(gates, list) or GATE in gates:
         return node
-    return _put(node, (*site.spec_path, "schedulingGates"), [*gates, GATE])
+    return put_if_possible(node, (*site.spec_path, "schedulingGates"), [*gates, GATE])
 
 
 def _without_own_annotations(node: Any, metadata_path: JsonPath, *, prune: bool = False) -> Any:
@@ -228,11 +221,11 @@ def _undone(node: Any, site: PodSetSite, start: Admission) -> Any:
         if isinstance(count, int) and count > 0 and isinstance(tolerations, list):
             kept = tolerations[:-count]
             place = (*site.spec_path, "tolerations")
-            node = _put(node, place, kept) if kept else editing.drop(node, place)
+            node = put_if_possible(node, place, kept) if kept else editing.drop(node, place)
     original = annotations.original_count(start, site.name, site.count_written)
     if original is not None and site.count_path is not None:
-        node = _put(node, site.count_path, original)
-        node = node if site.count_follower is None else _put(node, site.count_follower, original)
+        node = put_if_possible(node, site.count_path, original)
+        node = node if site.count_follower is None else put_if_possible(node, site.count_follower, original)
     return node
 
 

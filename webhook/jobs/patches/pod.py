@@ -12,7 +12,7 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.model.pods import PodRecord, WaitingPod
 from webhook.core.model.policy import Flavor
 from webhook.core.notation import names
-from webhook.jobs.patches.template import schedule, stamp, wanted_of
+from webhook.jobs.patches.template import preconditions, schedule, stamp, wanted_of
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import JobRecord, Requeue, Template
 from webhook.untyped import editing, paths
@@ -49,7 +49,7 @@ def lift(
     scheduling, _ = schedule(template, waiting.asks.tolerations, wanted, None)
     place = f"/spec/schedulingGates/{waiting.gate}"
     return [
-        *_preconditions(pod),
+        *preconditions(pod),
         *stamp(template, reservation.uid, version),
         *(_admission(pod, job, reservation, version) if pod.group else ()),
         *scheduling,
@@ -103,14 +103,7 @@ def _annotated(pod: PodRecord, name: str, text: str) -> Patch:
     operation: dict[str, Any] = {"op": "add", "path": "/metadata/annotations", "value": {name: text}}
     if _waiting(pod).has_annotations:
         operation = {"op": "add", "path": paths.pointer("metadata", "annotations", name), "value": text}
-    return [*_preconditions(pod), operation]
-
-
-def _preconditions(pod: PodRecord) -> Patch:
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": pod.uid},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(pod.resource_version)},
-    ]
+    return [*preconditions(pod), operation]
 
 
 def _waiting(pod: PodRecord) -> WaitingPod:

@@ -8,12 +8,21 @@ from collections.abc import Mapping
 
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Toleration
+from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Flavor
 from webhook.core.nodes.tiers import is_tier
 from webhook.core.notation import names
-from webhook.jobs.reading.record import Admission, Template
+from webhook.jobs.reading.record import Admission, JobRecord, Template
 from webhook.untyped import paths
 from webhook.untyped.editing import Patch
+
+
+def preconditions(record: JobRecord | PodRecord) -> Patch:
+    """Return what fails, and with it the whole patch, once the object is another one or has moved on."""
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": record.uid},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(record.resource_version)},
+    ]
 
 
 def _metadata_pointer(template: Template) -> str:

@@ -15,6 +15,7 @@ from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, PodSetSource
 from webhook.jobs.kinds.shipped import ENTRIES, JOB, JOBSET, PYTORCHJOB, RAYCLUSTER, RAYJOB
 from webhook.jobs.pod_sets.sites import JsonPath, PodSetSite, Scaffold, from_source, read_count, refuse_too_many
+from webhook.jobs.pricing.context import ReadContext
 from webhook.untyped import paths
 from webhook.untyped.paths import parse
 
@@ -32,7 +33,7 @@ _INFERRED: Final[Mapping[tuple[str, str], tuple[PodSetSource, ...]]] = {
 _KNOWN: Final = frozenset(kind.key for kind in ENTRIES)
 
 
-def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
+def pod_sets(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
     """Return the pod sets in order. Raises Unreadable, also when no component has any."""
     components = paths.find(obj, ("spec", "components"))
     if not isinstance(components, list) or not components:

@@ -134,16 +134,6 @@ def _refuse_autoscaling(obj: Mapping[str, Any], path: paths.Path) -> None:
         raise Unreadable(paths.render(path), "true", "pods would come beyond the reservation", "write false")
 
 
-def read_spark(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
-    """Return driver and executors of a SparkApplication."""
-    return spark.pod_sets(obj)
-
-
-def read_app_wrapper(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
-    """Return the pod sets of every component of an AppWrapper, declared or inferred."""
-    return app_wrapper.pod_sets(obj)
-
-
 def read_workflow(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
     """Return one pod set that stands for the whole of an Argo Workflow, at the size its owner declares."""
     own = paths.find_mapping(obj, ("metadata", "annotations"))
@@ -166,11 +156,6 @@ def _resource_lines(text: str) -> Iterator[tuple[str, str]]:
             raise Unreadable(f"annotation {MIN_RESOURCES[0]}", part, "is no resource", "write 'cpu: 4'")
 
 
-def read_train_job(obj: Mapping[str, Any], context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
-    """Return the pod sets that a TrainJob's runtime makes of it."""
-    return train_job.pod_sets(obj, context)
-
-
 STATED_LABELS: Final[Mapping[str, Callable[[Mapping[str, Any]], list[Mapping[str, Any]]]]] = {
     "train-job": train_job.stated_labels
 }
@@ -180,9 +165,9 @@ READERS: Final[Mapping[str, Reader]] = {
     "job": read_job,
     "ray-cluster": read_ray_cluster,
     "ray-job": read_ray_job,
-    "spark": read_spark,
-    "app-wrapper": read_app_wrapper,
+    "spark": spark.pod_sets,
+    "app-wrapper": app_wrapper.pod_sets,
     "workflow": read_workflow,
-    "train-job": read_train_job,
+    "train-job": train_job.pod_sets,
 }
 """Built-in readers by the name that entries use."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pod_sets.sites import PodSetSite, read_count
+from webhook.jobs.pricing.context import ReadContext
 from webhook.untyped import paths
 
 _OVERHEAD_LEAST_MIB: Final = 384
@@ -28,7 +29,7 @@ _SIZING: Final = re.compile(
 )
 
 
-def pod_sets(obj: Mapping[str, Any]) -> list[PodSetSite]:
+def pod_sets(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
     """Return driver and executors. Raises Unreadable for what cannot be sized in advance."""
     spec = paths.find_mapping(obj, ("spec",))
     if spec.get("mode") not in (None, "cluster"):

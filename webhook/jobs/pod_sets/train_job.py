@@ -33,7 +33,7 @@ _RUNTIME: Final = PodSetSource(
 )
 
 
-def pod_sets(obj: Mapping[str, Any], context: ReadContext) -> list[PodSetSite]:
+def pod_sets(obj: Mapping[str, Any], context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
     """Return the pod sets. Raises Unreadable when the runtime is unknown or cannot be read."""
     runtime = runtime_of(obj, context)
     found, jobs = list(from_source(_RUNTIME, runtime)), paths.find(runtime, _RUNTIME.items)

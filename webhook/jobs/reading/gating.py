@@ -169,11 +169,9 @@ def with_default_queue(
     by_hand = namespace_labels.get(names.GATED_NAMESPACE) == "true" and namespace not in policy.namespace_queues
     if not by_hand or (namespace, names.DEFAULT_LOCAL_QUEUE) not in policy.local_queues or queue_label(obj, kind):
         return obj
-    try:
-        labelled = editing.put(obj, ("metadata", "labels", names.QUEUE_LABELS[0]), names.DEFAULT_LOCAL_QUEUE)
-    except editing.Blocked:
-        return obj
-    return labelled if isinstance(labelled, dict) else obj
+    labelled = editing.put_if_possible(obj, ("metadata", "labels", names.QUEUE_LABELS[0]), names.DEFAULT_LOCAL_QUEUE)
+    assert isinstance(labelled, Mapping)
+    return labelled
 
 
 def managed_by_other(kind: JobKind, obj: Mapping[str, Any]) -> bool:

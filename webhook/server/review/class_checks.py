@@ -65,15 +65,8 @@ def corrected(rules: JobRules, kind: JobKind, obj: Any) -> Any:
             continue
         for finding in check([_template(site)], catalog, False):
             for pointer, value in finding.changes.items():
-                obj = _put(obj, (*site.template_path, *_keys(pointer)), value)
+                obj = editing.put_if_possible(obj, (*site.template_path, *_keys(pointer)), value)
     return obj
-
-
-def _put(obj: Any, place: tuple[str | int, ...], value: Any) -> Any:
-    try:
-        return editing.put(obj, place, value)
-    except editing.Blocked:
-        return obj
 
 
 def _template(site: PodSetSite) -> tuple[str, Mapping[str, Any]]:
