@@ -97,15 +97,6 @@ class Request:
             for part in (want, *want.more)
         )
 
-    def first_flavors(self, pod_set: str) -> dict[str, str]:
-        """Return the first flavor that each resource of a pod set could be taken from."""
-        return {
-            want.resource: choice.options[0].flavor
-            for choice in self.choices
-            for want in choice.wants
-            if choice.options and any(part.pod_set == pod_set for part in (want, *want.more))
-        }
-
     @property
     def has_alternatives(self) -> bool:
         """Some resource could come from more than one flavor."""

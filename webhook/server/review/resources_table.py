@@ -115,9 +115,6 @@ BUILT_IN: Final = (
     Row("", "resourcequotas", Handling.POLICY),
 )
 
-MAKES_PODS: Final = frozenset({"pods", "replicationcontrollers", "podtemplates", "bindings"})
-"""Resources of the core group that a discovery walk has to find classified, with all their subresources."""
-
 
 class ResourcesTable:
     """The built-in rows and those of the registered job kinds."""
@@ -142,20 +139,6 @@ class ResourcesTable:
         """Return what is done about a resource, None when nobody classified it."""
         row = self._rows.get((group, f"{resource}/{subresource}" if subresource else resource))
         return None if row is None else row.handling
-
-    def unclassified(self, served: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the served (group, resource or resource/subresource) of groups we know that no row classifies.
-
-        ``served`` comes from discovery. A group is known when the table has a row of it; of the core group only
-        what makes pods is asked for.
-        """
-        groups = {group for group, _ in self._rows} - {""}
-        return sorted(
-            (group, resource)
-            for group, resource in served
-            if (group, resource) not in self._rows
-            and (group in groups if group else resource.partition("/")[0] in MAKES_PODS)
-        )
 
     def rows(self) -> list[Row]:
         """Return all rows, by group and resource."""

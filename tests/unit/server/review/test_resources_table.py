@@ -1,5 +1,6 @@
 """Every pod-bearing resource is in the table, and what is not is found."""
 
+from tests.unit.server.review.discovery import unclassified
 from webhook.jobs.kinds.registry import KINDS
 from webhook.server.review.resources_table import Handling, ResourcesTable
 
@@ -30,12 +31,12 @@ SERVED = [
 
 
 def test_what_kubernetes_serves_is_classified() -> None:
-    assert TABLE.unclassified(SERVED) == []
+    assert unclassified(TABLE, SERVED) == []
 
 
 def test_a_new_subresource_of_pods_or_of_a_known_group_is_found() -> None:
     new = [("", "pods/clone"), ("apps", "statefulsets/grow"), ("batch", "jobgroups")]
-    assert TABLE.unclassified([*SERVED, *new, ("example.com", "widgets")]) == new
+    assert unclassified(TABLE, [*SERVED, *new, ("example.com", "widgets")]) == new
 
 
 def test_every_job_kind_is_handled_with_its_scale() -> None:

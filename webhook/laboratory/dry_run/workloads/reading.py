@@ -356,5 +356,10 @@ def _flavors(assignment: Mapping[str, Any], pod_set: PodSet, request: Request) -
     """
     stated = assignment.get("flavors")
     flavors = {str(k): str(v) for k, v in stated.items()} if isinstance(stated, dict) else {}
-    firsts = request.first_flavors(pod_set.name)
+    firsts = {
+        want.resource: choice.options[0].flavor
+        for choice in request.choices
+        for want in choice.wants
+        if choice.options and any(part.pod_set == pod_set.name for part in (want, *want.more))
+    }
     return {name: f for name, f in firsts.items() if not flavors or is_ours(name)} | flavors
