@@ -69,7 +69,7 @@ def ask_next(state: State) -> bool:
     since = state.asked_from
     if since is None or state.looks_owed > LOOKS:
         return False
-    waiting = {_order(state, each.head.uid): each for each in state.pending.waiting_for(NodesFreed()) if each.order}
+    waiting = {state.order(each.head.uid): each for each in state.pending.waiting_for(NodesFreed()) if each.order}
     turn = sorted(place for place in waiting if place >= since)
     for place in turn[:ASKED]:
         state.pending.wake_class(waiting[place])
@@ -89,7 +89,7 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
     nodes, uid = state.nodes, eclass.head.uid
     if _goes_on(state, uid):
         return decision
-    later = [each for each in _rivals(state, eclass, decision) if _order(state, each) > _order(state, uid)]
+    later = [each for each in _rivals(state, eclass, decision) if state.order(each) > state.order(uid)]
     stops = state.may_stop_for_nodes(eclass)
     if nodes is None or not (later or stops) or not _lacks_nodes(decision) or not _may_search(state, uid):
         return decision
@@ -205,7 +205,7 @@ def _end(state: State, allocation: Allocation) -> tuple[bool, float, float, str]
 def _may_search(state: State, uid: str) -> bool:
     """Count one more search; where there were too many in this cycle, have who has to wait be asked in later ones."""
     if state.searches_left <= 0 or state.looks_owed > LOOKS:
-        _ask_later(state, _order(state, uid))
+        _ask_later(state, state.order(uid))
         return False
     state.searches_left -= 1
     return True
@@ -216,7 +216,7 @@ def _goes_on(state: State, uid: str) -> bool:
     if not state.counts_on:
         return False
     state.searches_left = 0
-    _ask_later(state, _order(state, uid))
+    _ask_later(state, state.order(uid))
     return True
 
 
@@ -253,11 +253,6 @@ def _rivals(state: State, eclass: EquivalenceClass, decision: Decision) -> list[
         for uid, booked in state.booked.items()
         if uid != eclass.head.uid and any(key.flavor in flavors for key in booked.planned.usage())
     ]
-
-
-def _order(state: State, uid: str) -> tuple[int, float, str]:
-    gang = state.pending.records[uid].gang
-    return (-gang.priority, gang.created_seconds, uid)
 
 
 def _turn_of(state: State, uid: str) -> EquivalenceClass | None:

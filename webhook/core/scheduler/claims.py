@@ -28,8 +28,7 @@ from webhook.core.scheduler.state import State
 
 def order(state: State, uid: str) -> tuple[int, float, str]:
     """Return the sort key by which claims are taken up: priority, time, uid."""
-    gang = state.pending.records[uid].gang
-    return (-gang.priority, gang.created_seconds, uid)
+    return state.order(uid)
 
 
 def lapse(state: State, uid: str) -> None:
@@ -43,7 +42,7 @@ def let_heads_pass(state: State) -> None:
     for uid in state.claimants():
         queue = state.pending.records[uid].queue
         head = queue.top() if queue is not None and queue.strict else None
-        if head is not None and head.order_key[1:] < order(state, uid):
+        if head is not None and head.order_key[1:] < state.order(uid):
             lapse(state, uid)
 
 

@@ -251,7 +251,7 @@ class Engine:
             return [] if found is None else list(self.state.pending.in_order(found))
         queues = sorted(self.state.pending.queues.values(), key=lambda queue: queue.name or "")
         lost = [t.gang for t in self.state.pending.records.values() if t.queue is None]
-        lost.sort(key=lambda gang: (-gang.priority, gang.created_seconds, gang.uid))
+        lost.sort(key=lambda gang: self.state.order(gang.uid))
         return [gang for queue in queues for gang in self.state.pending.in_order(queue)] + lost
 
     def waiting_for_nodes(self) -> list[tuple[Gang, int]]:

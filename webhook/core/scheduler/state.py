@@ -199,9 +199,10 @@ class State:
         kept = self.nodes.unclaim(uid)
         return None if kept is None else kept.allotment
 
-    def order(self, gang: Gang) -> tuple[int, float, str]:
-        """Return the sort key by which gangs have their turn where nodes are short."""
-        return (-gang.priority, gang.created_seconds, gang.uid)
+    def order(self, uid: str) -> tuple[int, float, str]:
+        """Return the sort key by which claims are taken up, and gangs have their turn where nodes are short."""
+        gang = self.pending.records[uid].gang
+        return (-gang.priority, gang.created_seconds, uid)
 
     def may_stop_for_nodes(self, eclass: EquivalenceClass) -> bool:
         """Return whether there might be gangs that the head of a class could have stopped for nodes, at a glance."""
@@ -393,7 +394,7 @@ class State:
             short = known is not None and known.total < asked.count
             if short and eclass.order and self.may_stop_for_nodes(eclass):
                 # What is free may suffice together with what others would leave: that is looked at few at a time.
-                self._ask_from(self.order(eclass.head))
+                self._ask_from(self.order(eclass.head.uid))
             return short
 
         self.pending.wake(NodesFreed(), unless=still_short)
