@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from webhook.core.notation import quantity
 from webhook.core.notation.problem import Problem, shown
+from webhook.untyped.paths import escape
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -54,7 +55,7 @@ class Field:
     def __getitem__(self, key: str) -> "Field":
         """Return the field of a member, which may be absent."""
         members = self.value if isinstance(self.value, Mapping) else {}
-        return Field(members.get(key), f"{self.path}/{escape(key)}", self.problems)
+        return self._member(key, members.get(key))
 
     def mapping(self) -> dict[str, "Field"]:
         """Return the members; empty when absent."""
@@ -165,11 +166,6 @@ class Field:
             self.error("is negative", "write 0 or more")
             return None
         return amount
-
-
-def escape(key: str) -> str:
-    """Return ``key`` as one token of a JSON pointer (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def is_subdomain(text: str) -> bool:

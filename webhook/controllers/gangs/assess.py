@@ -67,7 +67,10 @@ def assess(
         return Step.NOTHING if reservation.stopping is None or reservation.adopted else Step.DELETE_PODS
     if job is None:
         return Step.RELEASE
-    if pods_present and reservation.stopping is not None and not reservation.adopted and _left_alone(job):
+    left_alone = job.finished is not None or job.deleting
+    if pods_present and reservation.stopping is not None and not reservation.adopted and left_alone:
+        # Its controller no longer looks at its suspend field: it may have ended and left pods running, or be deleted in
+        # the background while a finalizer keeps it.
         return Step.DELETE_PODS
     if job.finished is not None:
         return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING
@@ -108,13 +111,6 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
     if job.held or job.given_up:
         return Step.WITHDRAW
     return Step.WAIT
-
-
-def _left_alone(job: JobRecord) -> bool:
-    """Return whether the job's controller no longer looks at its suspend field. It may have ended and left pods
-    running, or be deleted in the background while a finalizer keeps it: nobody but us would stop its pods.
-    """
-    return job.finished is not None or job.deleting
 
 
 def _stopping(job: JobRecord, pods_present: int, voided: bool, overdue: bool) -> Step:

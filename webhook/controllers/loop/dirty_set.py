@@ -130,9 +130,7 @@ class DirtySet(Listener):
 
     def pod_group_changed(self, namespace: str, name: str) -> None:
         """Mark the gangs that belong to a PodGroup."""
-        for job in self._view.gangs_in(namespace):
-            if job.gang is not None and job.gang.pod_group == name:
-                self.add(job.uid)
+        self.add(*(job.uid for job in self._view.gangs_in(namespace) if job.gang and job.gang.pod_group == name))
 
     def namespace_changed(self, name: str) -> None:
         """Labels decide what may wait and which queues serve it."""
@@ -177,5 +175,4 @@ class DirtySet(Listener):
         return 1 if job is None or job.gang is None else max(1, len(job.gang.pod_sets))
 
     def _add_namespace(self, namespace: str) -> None:
-        for job in self._view.gangs_in(namespace):
-            self.add(job.uid)
+        self.add(*(job.uid for job in self._view.gangs_in(namespace)))

@@ -72,11 +72,8 @@ class Facts:
 
 def conditions(facts: Facts) -> list[Condition]:
     """Return the conditions of a gang."""
-    found = [_quota_reserved(facts), _admitted(facts)]
-    for optional in (_pods_ready(facts), _evicted(facts), _finished(facts)):
-        if optional is not None:
-            found.append(optional)
-    return found
+    found = _quota_reserved(facts), _admitted(facts), _pods_ready(facts), _evicted(facts), _finished(facts)
+    return [each for each in found if each is not None]
 
 
 def is_true(document: Mapping[str, Any], kind: str) -> bool:

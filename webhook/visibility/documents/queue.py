@@ -5,7 +5,7 @@ nothing else: a LocalQueue appears under its name in its namespace (where Kueue'
 ClusterQueues, cohorts and Volcano's queues in Tutti's own namespace.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -199,12 +199,9 @@ def _since(condition: dict[str, str], created: str | None) -> dict[str, str]:
 
 def creation_times(objects: Iterable[Mapping[str, Any]]) -> dict[Source, str]:
     """Return when the policy objects were created, as their metadata says."""
-    return dict(_creations(objects))
-
-
-def _creations(objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Source, str]]:
-    for obj in objects:
-        metadata = obj.get("metadata") or {}
-        source = (str(obj.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
-        if metadata.get("creationTimestamp"):
-            yield source, str(metadata["creationTimestamp"])
+    read = ((str(obj.get("kind")), obj.get("metadata") or {}) for obj in objects)
+    return {
+        (kind, str(metadata.get("namespace") or ""), str(metadata.get("name"))): str(metadata["creationTimestamp"])
+        for kind, metadata in read
+        if metadata.get("creationTimestamp")
+    }

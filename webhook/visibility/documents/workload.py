@@ -4,7 +4,7 @@ Nothing of it is stored: name, uid and times follow from the job, so every repli
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from webhook.core.ledger.record import ReservedPodSet
@@ -41,30 +41,24 @@ def workload(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _identity(facts: Facts) -> tuple[str, str, str]:
-    """Return namespace, name and uid of the job."""
+def _metadata(facts: Facts) -> dict[str, Any]:
     source = facts.job or facts.reservation
     assert source is not None
-    return source.namespace, source.name, source.uid
-
-
-def _metadata(facts: Facts) -> dict[str, Any]:
-    namespace, name, uid = _identity(facts)
     gang = None if facts.job is None else facts.job.gang
     kind = facts.kind if facts.job is None else facts.kind.at(facts.job.version)
     owner = {
         "apiVersion": kind.api_version,
         "kind": facts.kind.kind,
-        "name": name,
-        "uid": uid,
+        "name": source.name,
+        "uid": source.uid,
         "controller": True,
     }
     return {
-        "name": workload_name(facts.kind, name, uid),
-        "namespace": namespace,
-        "uid": uid,
+        "name": workload_name(facts.kind, source.name, source.uid),
+        "namespace": source.namespace,
+        "uid": source.uid,
         "creationTimestamp": time_text(int(facts.created_seconds)),
-        "labels": {**({} if gang is None else gang.labels), JOB_UID_LABEL: uid},
+        "labels": {**({} if gang is None else gang.labels), JOB_UID_LABEL: source.uid},
         "ownerReferences": [owner],
     }
 
@@ -134,7 +128,10 @@ def _admission(facts: Facts) -> dict[str, Any] | None:
     if facts.admitted_seconds is None:
         return None
     if facts.reservation is not None:
-        assignments = [_assignment(s) for s in facts.reservation.pod_sets]
+        assignments = [
+            _assignment(s.name, s.flavors, s.price.requests if s.charge is None else s.charge, s.count)
+            for s in facts.reservation.pod_sets
+        ]
     else:
         assert facts.admission is not None
         assert facts.job is not None
@@ -143,14 +140,9 @@ def _admission(facts: Facts) -> dict[str, Any] | None:
     return {**where, "podSetAssignments": assignments}
 
 
-def _assignment(reserved: ReservedPodSet) -> dict[str, Any]:
-    usage = reserved.price.requests if reserved.charge is None else reserved.charge
-    return {
-        "name": reserved.name,
-        "flavors": dict(reserved.flavors),
-        "resourceUsage": amounts.quantities(amounts.scale(usage, reserved.count)),
-        "count": reserved.count,
-    }
+def _assignment(name: str, flavors: Mapping[str, str], usage: Mapping[str, int], count: int) -> dict[str, Any]:
+    used = amounts.quantities(amounts.scale(usage, count))
+    return {"name": name, "flavors": dict(flavors), "resourceUsage": used, "count": count}
 
 
 def _past_assignments(facts: Facts) -> Iterable[dict[str, Any]]:
@@ -159,12 +151,7 @@ def _past_assignments(facts: Facts) -> Iterable[dict[str, Any]]:
     gang = None if facts.job is None else facts.job.gang
     prices = {} if gang is None else {s.name: s.price.requests for s in gang.pod_sets}
     for name, count in facts.admission.counts.items():
-        yield {
-            "name": name,
-            "flavors": dict(facts.admission.flavors.get(name, {})),
-            "resourceUsage": amounts.quantities(amounts.scale(prices.get(name, {}), count)),
-            "count": count,
-        }
+        yield _assignment(name, facts.admission.flavors.get(name, {}), prices.get(name, {}), count)
 
 
 def reason_document(reason: Reason) -> dict[str, Any]:
