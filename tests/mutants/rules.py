@@ -11,7 +11,7 @@ RECONCILER: Final = "webhook/controllers/loop/reconciler.py"
 ASSESS: Final = "webhook/controllers/gangs/assess.py"
 GATED_PODS: Final = "webhook/controllers/gangs/gated_pods.py"
 RECOVERY: Final = "webhook/controllers/ledger/recovery.py"
-PATCHES: Final = "webhook/jobs/patches/job.py"
+PATCHES: Final = "webhook/jobs/patches/template.py"
 KEEPER_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_keeper.py"
 GATED_PODS_TESTS: Final = f"{UNIT}/controllers/gangs/test_gated_pods.py"
 ASSESS_TESTS: Final = f"{UNIT}/controllers/gangs/test_assess.py"
@@ -238,7 +238,7 @@ MUTANTS: Final = (
         "3",
         "lifting the gate of a pod carries a resourceVersion",
         "webhook/jobs/patches/pod.py",
-        '        {"op": "replace", "path": "/metadata/resourceVersion", "value": str(pod.resource_version)},\n',
+        "        *preconditions(pod),\n",
         "",
         f"{UNIT}/jobs/plain_pods/test_pod_groups.py",
     ),

@@ -1,8 +1,10 @@
 """Two processes of one hub that do not reach the same members: they agree by the record, and do not quarrel over it."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -86,7 +88,11 @@ async def test_they_do_not_pass_an_offer_to_and_fro_that_either_cannot_follow() 
         await world.hub.cluster.create(pytorch_job())
         await asyncio.sleep(LONG_SECONDS)
         assert written, "it is offered"
-        assert len(written) <= 1 + LONG_SECONDS / UNSEEN_SECONDS, written
+        went = [json.loads(record)["member"] for record in written]
+        moves = sum(one != other for one, other in pairwise(went))
+        assert moves <= LONG_SECONDS / UNSEEN_SECONDS, written
+        # Whoever reaches the member may ask there once more, for room at the cost of others.
+        assert len(written) <= 1 + 2 * LONG_SECONDS / UNSEEN_SECONDS, written
 
 
 async def test_one_that_starts_and_does_not_reach_a_member_leaves_the_others_offers_in_the_rest_alone() -> None:
