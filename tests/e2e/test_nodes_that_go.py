@@ -1,9 +1,7 @@
 """A node goes while a gang starts on it, or while it runs there: what its owner reads in each moment, how it ends."""
 
 import json
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -11,7 +9,6 @@ from typing import Final
 import pytest
 
 from tests.e2e.conftest import Team
-from tests.e2e.controlplane.install import Installation
 from tests.e2e.controlplane.nodes import SILENT_ANNOTATION
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, stays, wait_until
@@ -123,17 +120,6 @@ LIES: Final = {
 """Nodes that are there, and are not what they were."""
 
 
-@contextmanager
-def without(breakable: Installation, component: str) -> Iterator[None]:
-    """Freeze a component of the cluster."""
-    frozen = breakable.cluster.components[component]
-    frozen.send(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        frozen.send(signal.SIGCONT)
-
-
 @pytest.fixture
 def nodes(team: Team) -> Iterator[list[str]]:
     """Two nodes of 8 GPUs, which the team's queue has to itself."""
@@ -156,16 +142,18 @@ def last(owner: Kubectl, reason: str, part: str) -> str:
 
 @pytest.mark.parametrize("fate", FATES.values(), ids=FATES)
 def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_starts_when_there_is_one_again(
-    breakable: Installation, team: Team, nodes: list[str], fate: Fate
+    team: Team, nodes: list[str], fate: Fate
 ) -> None:
+    """The scheduler knows of it before it binds: until then the pods have a gate of somebody else's."""
     admin, owner = team.admin, team.owner
-    with without(breakable, "kube-scheduler"):
-        owner.apply(job("train", 2, pod_template(8), QUEUE))
-        wait_until(lambda: len(owner.pods()) == 2, SECONDS, "its pods are made and nobody binds them")
-        assert not any("nodeName" in pod["spec"] for pod in owner.pods())
-        assert "2 exist of 2 pods; not all of them run yet" in wait_until(partial(ready_condition, owner), SECONDS)
-        fate.go(admin, nodes[1])
-    wait_until(lambda: running(owner, "train") == 1, SECONDS, "one has the node that is left")
+    held = pod_template(8)
+    held["spec"]["schedulingGates"] = [{"name": "example.com/held"}]
+    owner.apply(job("train", 2, held, QUEUE))
+    wait_until(lambda: len(owner.pods("job-name=train")) == 2, SECONDS, "its pods are made and nobody binds them")
+    assert not any("nodeName" in pod["spec"] for pod in owner.pods())
+    assert "2 exist of 2 pods; not all of them run yet" in wait_until(partial(ready_condition, owner), SECONDS)
+    fate.go(admin, nodes[1])
+    wait_until(lambda: _let_go(owner) == 1, SECONDS, "one has the node that is left")
     starting = wait_until(lambda: "found no node" in (said := ready_condition(owner)) and said, SECONDS, "it says why")
     assert starting.startswith("WaitForStart: 2 exist of 2 pods; not all of them run yet; 1 found no node: 0/")
     assert "it is stopped at 20" in starting
@@ -178,7 +166,7 @@ def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_s
     assert fate.counted in why
     wait_until(lambda: not reservations(admin), SECONDS, "it holds nothing meanwhile")
     fate.back(admin, nodes[1])
-    wait_until(lambda: running(owner, "train") == 2, SECONDS, "both nodes are there, and so is it")
+    wait_until(lambda: _let_go(owner) == 2, SECONDS, "both nodes are there, and so is it")
 
 
 @pytest.mark.parametrize("how", ["tainted", "not ready"])
