@@ -128,6 +128,14 @@ def nodes(team: Team) -> Iterator[list[str]]:
     team.admin("delete", "node", "--ignore-not-found", "--wait=false", *made)
 
 
+def hold_pods(owner: Kubectl) -> None:
+    """Let a gang start whose pods have a gate of somebody else's: the scheduler reads what changes before it binds."""
+    held = pod_template(8)
+    held["spec"]["schedulingGates"] = [{"name": "example.com/held"}]
+    owner.apply(job("train", 2, held, QUEUE))
+    wait_until(lambda: len(owner.pods("job-name=train")) == 2, SECONDS, "its pods are made and nobody binds them")
+
+
 def ready_condition(owner: Kubectl) -> str:
     """Return what the workload says of a gang that lacks pods; empty while it says nothing."""
     conditions = [each for item in owner.items("workloads") for each in item["status"]["conditions"]]
@@ -144,16 +152,12 @@ def last(owner: Kubectl, reason: str, part: str) -> str:
 def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_starts_when_there_is_one_again(
     team: Team, nodes: list[str], fate: Fate
 ) -> None:
-    """The scheduler knows of it before it binds: until then the pods have a gate of somebody else's."""
     admin, owner = team.admin, team.owner
-    held = pod_template(8)
-    held["spec"]["schedulingGates"] = [{"name": "example.com/held"}]
-    owner.apply(job("train", 2, held, QUEUE))
-    wait_until(lambda: len(owner.pods("job-name=train")) == 2, SECONDS, "its pods are made and nobody binds them")
+    hold_pods(owner)
     assert not any("nodeName" in pod["spec"] for pod in owner.pods())
     assert "2 exist of 2 pods; not all of them run yet" in wait_until(partial(ready_condition, owner), SECONDS)
     fate.go(admin, nodes[1])
-    wait_until(lambda: _let_go(owner) == 1, SECONDS, "one has the node that is left")
+    wait_until(lambda: let_go(owner) == 1, SECONDS, "one has the node that is left")
     starting = wait_until(lambda: "found no node" in (said := ready_condition(owner)) and said, SECONDS, "it says why")
     assert starting.startswith("WaitForStart: 2 exist of 2 pods; not all of them run yet; 1 found no node: 0/")
     assert "it is stopped at 20" in starting
@@ -166,7 +170,7 @@ def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_s
     assert fate.counted in why
     wait_until(lambda: not reservations(admin), SECONDS, "it holds nothing meanwhile")
     fate.back(admin, nodes[1])
-    wait_until(lambda: _let_go(owner) == 2, SECONDS, "both nodes are there, and so is it")
+    wait_until(lambda: let_go(owner) == 2, SECONDS, "both nodes are there, and so is it")
 
 
 @pytest.mark.parametrize("how", ["tainted", "not ready"])
@@ -222,24 +226,20 @@ def test_a_gang_that_loses_a_node_while_it_runs_keeps_its_place_there_for_a_whil
 def test_a_gang_whose_node_is_no_longer_what_it_was_is_stopped_whole_and_starts_when_it_is_again(
     team: Team, nodes: list[str], fate: Fate
 ) -> None:
-    """The scheduler knows of it before it binds: until then the pods have a gate of somebody else's."""
     admin, owner = team.admin, team.owner
-    held = pod_template(8)
-    held["spec"]["schedulingGates"] = [{"name": "example.com/held"}]
-    owner.apply(job("train", 2, held, QUEUE))
-    wait_until(lambda: len(owner.pods("job-name=train")) == 2, SECONDS, "its pods are made and nobody binds them")
+    hold_pods(owner)
     fate.go(admin, nodes[1])
-    wait_until(lambda: _let_go(owner) == 1, SECONDS, "one has the node that is left")
+    wait_until(lambda: let_go(owner) == 1, SECONDS, "one has the node that is left")
     stopped = wait_until(lambda: last(owner, "Evicted", "NoNodeLeft"), SECONDS, "it is stopped as a whole")
     assert "1 of its pods no longer fits any node" in stopped
     why = wait_until(lambda: last(owner, "Queued", "NodesDoNotFit"), SECONDS, "it waits, and says for what")
     assert fate.counted in why
     wait_until(lambda: owner.pods("job-name=train") == [], SECONDS, "no pod of it is left")
     fate.back(admin, nodes[1])
-    wait_until(lambda: _let_go(owner) == 2, SECONDS, "both nodes are as they were, and it runs")
+    wait_until(lambda: let_go(owner) == 2, SECONDS, "both nodes are as they were, and it runs")
 
 
-def _let_go(owner: Kubectl) -> int:
+def let_go(owner: Kubectl) -> int:
     """Take the gate from all pods that have it; return how many run."""
     for each in owner.pods("job-name=train"):
         if "schedulingGates" in each["spec"]:
