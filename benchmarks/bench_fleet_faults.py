@@ -30,6 +30,8 @@ from webhook.kube.api import Api
 from webhook.kube.connecting import connect
 
 LOOK_SECONDS: Final = 0.05
+CLOSE_LOOK_SECONDS: Final = 0.01
+"""Where less than a second is measured."""
 GIVE_UP_SECONDS: Final = 60.0
 RUNTIME_SECONDS: Final = 2
 FLOORS: Final = 5
@@ -39,12 +41,12 @@ TOLERATION_SECONDS: Final = 1
 POLICIES: Final = f"/apis/policy.one.alibabacloud.com/v1alpha1/namespaces/{NAMESPACE}/propagationpolicies"
 
 
-async def until(what: Callable[[], Any], told: str) -> Any:
+async def until(what: Callable[[], Any], told: str, look_seconds: float = LOOK_SECONDS) -> Any:
     """Ask for ``what`` until it is true, and return it."""
     deadline = time.monotonic() + GIVE_UP_SECONDS
     while not (found := await what()):
         assert time.monotonic() < deadline, f"not within {GIVE_UP_SECONDS:.0f} s: {told}"
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(look_seconds)
     return found
 
 
@@ -197,7 +199,7 @@ async def placed(apis: dict[str, Api], name: str, after_seconds: float) -> float
     async def granted() -> bool:
         return dispatch_of(await job_of(apis[HUB], name)).holds
 
-    await until(granted, f"{name} is granted")
+    await until(granted, f"{name} is granted", CLOSE_LOOK_SECONDS)
     return time.monotonic() - began
 
 

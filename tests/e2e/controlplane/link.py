@@ -4,6 +4,7 @@ It passes bytes on and reads none of them, so that TLS ends where it always does
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
@@ -65,7 +66,18 @@ class Link:
         if self._is_cut:
             writer.transport.abort()
             return
-        answers, onward = await asyncio.open_connection(HOST, self._target)
+        # An end of the link is no failure: asyncio would report each with its traceback.
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            answers, onward = await asyncio.open_connection(HOST, self._target)
+            await self._serve(reader, writer, answers, onward)
+
+    async def _serve(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        answers: asyncio.StreamReader,
+        onward: asyncio.StreamWriter,
+    ) -> None:
         ends = (writer, onward)
         self._writers.update(ends)
         try:
