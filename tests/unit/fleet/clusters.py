@@ -23,6 +23,7 @@ from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.faults import FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
 
@@ -245,6 +246,7 @@ async def fleet(
     hub_policy: Sequence[Mapping[str, Any]] = (),
     watched: bool = True,
     silent_hub_seconds: float | None = None,
+    pace: Pace | None = None,
 ) -> AsyncIterator[Fleet]:
     """Yield a hub with these members, one node each, a queue of 4 cpu each.
 
@@ -255,7 +257,7 @@ async def fleet(
     whole.dead_man = silent_hub_seconds is not None
     async with AsyncExitStack() as stack:
         for number, name in enumerate(("hub", *members)):
-            cluster = SimulatedCluster(Random(number), namespaces=("tutti-system", NAMESPACE))
+            cluster = SimulatedCluster(Random(number), pace=pace, namespaces=("tutti-system", NAMESPACE))
             await stack.enter_async_context(cluster)
             if name == "hub":
                 whole.hub = Side(name, cluster)

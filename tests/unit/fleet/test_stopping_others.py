@@ -12,15 +12,16 @@ from tests.unit.controllers.stage import KUEUE
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
+from webhook.laboratory.simulated.controllers.base import Pace
 
 pytestmark = pytest.mark.virtual_time
 VALUES = {"urgent": 100, "usual": 0}
 
 
 @asynccontextmanager
-async def members(*which: str) -> AsyncIterator[Fleet]:
+async def members(*which: str, pace: Pace | None = None) -> AsyncIterator[Fleet]:
     """Yield a fleet whose members stop jobs of lower priority for others; each has a usual gang that fills it."""
-    async with fleet(*which) as world:
+    async with fleet(*which, pace=pace) as world:
         for side in world.members.values():
             for name, value in VALUES.items():
                 made = {"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}}

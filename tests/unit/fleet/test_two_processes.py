@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.test_hub import filled
+from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.clock import LoopClock
 from webhook.core.notation import names
 from webhook.errors import Unavailable
@@ -18,6 +19,7 @@ from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.job import REST_SECONDS, UNSEEN_SECONDS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import Api
+from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.objects.store import Event
 
 pytestmark = pytest.mark.virtual_time
@@ -93,6 +95,24 @@ async def test_they_do_not_pass_an_offer_to_and_fro_that_either_cannot_follow() 
         assert moves <= LONG_SECONDS / UNSEEN_SECONDS, written
         # Whoever reaches the member may ask there once more, for room at the cost of others.
         assert len(written) <= 1 + 2 * LONG_SECONDS / UNSEEN_SECONDS, written
+
+
+async def test_they_stop_others_in_one_member_only_while_each_moves_a_gang_that_the_other_cannot_follow() -> None:
+    # Pods end later than an offer is moved away from a member that one of them does not reach.
+    slow = Pace(pod_stop_seconds=8 * UNSEEN_SECONDS)
+    async with members("a", "b", pace=slow) as world, second_process(world, cut_from="b"):
+        for name in ("usual-a", "usual-b"):
+            await world.hub.cluster.create(job(name))
+            await runs(world, name)
+        before = {name: set(await side.pods()) for name, side in world.members.items()}
+        cut(world.links["a"])
+        await asyncio.sleep(10)
+        await world.hub.cluster.create(job("urgent", "urgent"))
+        where = await runs(world, "urgent")
+        await asyncio.sleep(LONG_SECONDS)
+        assert await runs(world, "urgent") == where
+        (other,) = world.members.keys() - {where}
+        assert set(await world.members[other].pods()) == before[other], "nobody was stopped in vain"
 
 
 async def test_one_that_starts_and_does_not_reach_a_member_leaves_the_others_offers_in_the_rest_alone() -> None:

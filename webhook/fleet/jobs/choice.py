@@ -82,14 +82,21 @@ class Choice:
                 self._starts[member] = starts_at
 
     def gives_up(
-        self, current: str, age_seconds: float, why: str, members: Collection[str], *, stopped_nobody: bool = False
+        self,
+        current: str,
+        age_seconds: float,
+        why: str,
+        members: Collection[str],
+        *,
+        stopped_nobody: bool = False,
+        contested: bool = False,
     ) -> bool:
         """Return whether an offer is given up that its member has not reserved for.
 
         ``why`` is the member's word on it, if it has said any; ``members`` are those that answer; ``stopped_nobody``:
-        it was for room as it is.
+        it was for room as it is. ``contested``: another process moves the gang away, so nobody is stopped for it.
         """
-        members = set(members) - self._unfit
+        answering, members = set(members), set(members) - self._unfit
         if self._free == current or self._free not in members:
             # Room in a member that it may not run in is none of its business, whatever its policy said before.
             self._free = ""
@@ -102,12 +109,14 @@ class Choice:
                     return bool(self._free)
             self._said.setdefault(current, f"had no room in {OFFER_SECONDS:.0f} s")
             # Another round begins after it.
-            self._asked, self._unfit, self.stops_others = {current}, set(), False
+            self._asked, self._unfit = {current}, set()
+            # Where nobody else answers no other round would come, and it would never stop anybody.
+            self.stops_others = stopped_nobody and not contested and answering <= self._asked
             if first:
                 self._pressed = set()
             return True
         all_asked = self._asked.issuperset(members)
-        self.stops_others = all_asked and not self._free
+        self.stops_others = all_asked and not self._free and not contested
         return bool(why) and (bool(self._free) or not all_asked or stopped_nobody)
 
     def in_turn(self, current: str, members: Iterable[str], *, told_no: bool = False) -> list[str]:

@@ -50,6 +50,10 @@ not to run.
 """
 UNSEEN_SECONDS: Final = 3.0
 """So long an offer stays with a member that does not answer: another process may reach it, which made the offer."""
+CONTESTED_SECONDS: Final = 4 * UNSEEN_SECONDS
+"""After another process offered a gang to a member that does not answer here, it is contested: what others would be
+stopped for here the other process may take away.
+"""
 SEEN_SECONDS: Final = 0.5
 """So long the controller of a copy's kind is waited for to write that it has seen it."""
 
@@ -75,6 +79,8 @@ class FleetJob:
         self._proving = Proving()
         self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""
+        self._contested_until = -inf
+        """Loop time until which another process may take it to a member that does not answer here."""
         self.waits_for = ""
         """The member whose ledger decides what comes next."""
         self.look_at_seconds = inf
@@ -257,10 +263,12 @@ class FleetJob:
         """Return the members to ask, the best first; none while the one that has the offer may still take it."""
         if dispatch.phase is DispatchPhase.OFFERED:
             now, others = asyncio.get_running_loop().time(), candidates - answer_not
+            unseen = found is None or found.sight.cluster != dispatch.cluster
             if self._offered is None or self._offered[0].offer != dispatch.offer:
                 self._offered = dispatch, now
+                self._contested_until = now + CONTESTED_SECONDS if unseen else self._contested_until
             age = now - self._offered[1]
-            if found is None or found.sight.cluster != dispatch.cluster:
+            if found is None or unseen:
                 if age < UNSEEN_SECONDS:
                     self.look_at_seconds = now + UNSEEN_SECONDS - age
                     return []
@@ -281,8 +289,10 @@ class FleetJob:
             with contextlib.suppress(NoAnswer):
                 told = await self._fleet.member(dispatch.member).why_waiting(self.namespace, copy.uid)
         self.choice.hears(dispatch.member, told.why, told.starts_at, self._fleet.clock.now())
-        spared = stops_nobody(found.object)
-        return not self.choice.gives_up(dispatch.member, age, told.why, members, stopped_nobody=spared)
+        spared, contested = stops_nobody(found.object), now < self._contested_until
+        return not self.choice.gives_up(
+            dispatch.member, age, told.why, members, stopped_nobody=spared, contested=contested
+        )
 
     # -- acting -------------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,20 @@ def test_room_that_frees_is_asked_for_before_any_at_the_cost_of_others() -> None
     assert (choice.stops_others, choice.in_turn("c", MEMBERS)[0]) == (False, "a")
 
 
+def test_nobody_is_stopped_for_a_gang_that_another_process_moves_away() -> None:
+    choice = after("a", "b")
+    assert not says_no(choice, "c", 3, contested=True)
+    assert not choice.stops_others
+    assert says_no(choice, "c", 3, stopped_nobody=True)
+    assert choice.stops_others, "as soon as it does not any more"
+
+
+def test_where_one_member_answers_and_says_no_late_it_is_asked_there_for_room_at_the_cost_of_others() -> None:
+    choice = Choice()
+    assert choice.gives_up("a", OFFER_SECONDS, "", ["a"], stopped_nobody=True)
+    assert (choice.stops_others, choice.in_turn("a", ["a"], told_no=True)) == (True, ["a"])
+
+
 @pytest.mark.parametrize(
     ("choice", "moves"),
     [
