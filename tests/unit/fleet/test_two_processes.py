@@ -112,7 +112,7 @@ async def test_they_stop_others_in_one_member_only_while_each_moves_a_gang_that_
         await asyncio.sleep(LONG_SECONDS)
         assert await runs(world, "urgent") == where
         (other,) = world.members.keys() - {where}
-        assert set(await world.members[other].pods()) == before[other], "nobody was stopped in vain"
+        assert set(await world.members[other].pods()) == before[other], "nobody was stopped there"
 
 
 async def test_one_that_starts_and_does_not_reach_a_member_leaves_the_others_offers_in_the_rest_alone() -> None:

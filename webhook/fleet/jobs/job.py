@@ -51,9 +51,7 @@ not to run.
 UNSEEN_SECONDS: Final = 3.0
 """So long an offer stays with a member that does not answer: another process may reach it, which made the offer."""
 CONTESTED_SECONDS: Final = 4 * UNSEEN_SECONDS
-"""After another process offered a gang to a member that does not answer here, it is contested: what others would be
-stopped for here the other process may take away.
-"""
+"""After another process offered a gang to a member that does not answer here: it may take it away again."""
 SEEN_SECONDS: Final = 0.5
 """So long the controller of a copy's kind is waited for to write that it has seen it."""
 
@@ -80,7 +78,6 @@ class FleetJob:
         self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""
         self._contested_until = -inf
-        """Loop time until which another process may take it to a member that does not answer here."""
         self.waits_for = ""
         """The member whose ledger decides what comes next."""
         self.look_at_seconds = inf
