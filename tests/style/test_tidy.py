@@ -115,8 +115,9 @@ def test_no_document_names_a_file_that_is_not_there(document: Path) -> None:
     assert [place for place in mentioned if not (ROOT / place).exists()] == []
 
 
-def test_every_module_that_the_architecture_names_is_there() -> None:
-    mentioned = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text()))
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_every_module_that_a_document_names_is_there(document: Path) -> None:
+    mentioned = set(re.findall(r"`([\w/]+\.py)`", document.read_text()))
     assert [place for place in sorted(mentioned) if not any(f"/{name(p)}".endswith(f"/{place}") for p in MODULES)] == []
 
 
