@@ -97,7 +97,7 @@ def _for_one(words: Sequence[str]) -> str:
 
 
 async def kubeconfigs(api: Api) -> dict[str, str]:
-    """Return the members' kubeconfigs by name: harmless ones (``fleet.kubeconfig``). Raises ApiError, WrongInput."""
+    """Return the members' kubeconfigs by name, each one harmless (``kubeconfig``). Raises ApiError, WrongInput."""
     clusters, found = await _clusters(api), dict[str, str]()
     for cluster in clusters:
         if not cluster.problem:

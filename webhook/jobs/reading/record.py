@@ -66,7 +66,7 @@ class Requeue:
     """The annotation ``tutti.dev/requeue`` of a stopped job: its place and back-off."""
 
     reason: str
-    """Why it was stopped, as ``core.stopping`` has it."""
+    """Why it was stopped, as ``core.reasons.eviction`` has it."""
     place_seconds: float
     """Unix time that orders it in its queue."""
     attempts: int = 0

@@ -1,6 +1,6 @@
-"""Standard Workload Format of the Parallel Workloads Archive, version 2.2: 18 numbers a line, header lines with ``;``.
+"""Standard Workload Format of the Parallel Workloads Archive, version 2.2: 18 numbers a line, headers with ``;``.
 
-Read are fields 2 submit time, 4 run time, 5 allocated and 8 requested processors, 9 requested time, 12 user and 15
+It reads fields 2 submit time, 4 run time, 5 allocated and 8 requested processors, 9 requested time, 12 user and 15
 queue; -1 stands for unknown. A job asks the processors that it requested, or else the ones it got.
 """
 

@@ -1,8 +1,8 @@
 """ResourceQuota enforcement: the last admission step of a CREATE, and the used amounts that a quota's status shows.
 
-Written apart from ``core.fences`` on purpose, from the rules of ``pkg/quota/v1/evaluator/core``: the simulation uses
-it as the judge of what the fences decided, and a judge must not share the code it judges. Only the price of a pod is
-shared. Enforcement is exact: usage follows the stored pods, and the check and the commit are one step.
+Written apart from ``core.quota.fences`` on purpose, from the rules of ``pkg/quota/v1/evaluator/core``: the simulation
+judges by it what the fences decided, and a judge must not share the code it judges. Only the price of a pod is shared.
+Enforcement is exact: usage follows the stored pods, and the check and the commit are one step.
 """
 
 from collections.abc import Iterable, Mapping
