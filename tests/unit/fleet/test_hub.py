@@ -13,8 +13,9 @@ from webhook.clock import LoopClock
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger import pages
 from webhook.core.notation import names
-from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
+from webhook.errors import ApiError, Forbidden, NotFound, Unavailable, WrongName
 from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.jobs.job import REST_SECONDS
 from webhook.fleet.lost import give_up, noted, take_back
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
@@ -382,19 +383,24 @@ async def test_a_gang_whose_copy_is_deleted_in_its_member_runs_again_and_shows_i
         assert await world.empty(kind)
 
 
-async def test_a_copy_that_cannot_be_read_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer", [Unavailable(503, "ServiceUnavailable", "busy"), Forbidden(403, "Forbidden", "no")])
+async def test_a_copy_that_cannot_be_read_is_not_taken_for_gone(
+    answer: ApiError, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with fleet("a", "b") as world:
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
         await runs_in(world, 3, 0)
-        answered = world.links["a"].request
+        answered, refused = world.links["a"].request, []
 
         async def request(method: str, path: str, **how: Any) -> bytes:
             if path.endswith("/pytorch-test"):
-                raise Unavailable(503, "ServiceUnavailable", path)
+                refused.append(path)
+                raise answer
             return await answered(method, path, **how)
 
         monkeypatch.setattr(world.links["a"], "request", request)
-        await asyncio.sleep(30)
+        await asyncio.sleep(REST_SECONDS + 10)
+        assert refused, "a gang that runs is looked at, though seldom"
         assert dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.GRANTED
 
 
