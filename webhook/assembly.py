@@ -94,8 +94,6 @@ def reconciler(
         api,
         identity,
         config.lease,
-        namespace=names.SYSTEM_NAMESPACE,
-        name=names.LEDGER_NAME,
         now=clock.now,
         on_renewed=on_renewed,
         on_ended=on_ended,
@@ -103,14 +101,7 @@ def reconciler(
         proved_seq=lambda: rebuild.proved_seq(view),
     )
     feeds.lease_seen = terms.lease_seen
-    recorder = EventRecorder(
-        api,
-        identity,
-        clock.now,
-        config.events_per_second,
-        namespace=names.SYSTEM_NAMESPACE,
-        ledger_name=names.LEDGER_NAME,
-    )
+    recorder = EventRecorder(api, identity, clock.now, config.events_per_second)
     every_kind = {**kinds, POD_GROUP.key: POD_GROUP}
     announcer = Announcer(recorder, view, every_kind, clock.now)
     loop = Reconciler(api, feeds, terms, config=config, clock=clock, announcer=announcer)
@@ -137,7 +128,6 @@ def reconciler(
         clock=clock,
         reason=loop.reason,
         policy_objects=feeds.policy_objects,
-        system_namespace=names.SYSTEM_NAMESPACE,
         start=config.starting,
     )
     gauges = QueueGauges(view, queue_counts, leading=lambda: loop.leading)

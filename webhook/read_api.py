@@ -96,13 +96,12 @@ def read_api(
     clock: Clock,
     reason: Callable[[str], Reason | None],
     policy_objects: Callable[[], Iterable[Mapping[str, Any]]],
-    system_namespace: str,
     start: Start,
 ) -> ReadApi:
     """Return the read API over one view. ``reason`` says why a gang waits; ``identity`` is this replica's name."""
     cache, chronicle = WatchCache(clock.now, zlib.crc32(identity.encode())), Chronicle(view, clock.now)
     workloads = WorkloadWriter(cache, view, engine, kinds, chronicle, reason, start)
-    queues = QueueWriter(cache, view, queue_counts, policy_objects, system_namespace)
+    queues = QueueWriter(cache, view, queue_counts, policy_objects)
     return ReadApi(cache, Reporter(workloads, queues, chronicle), view, clock)
 
 

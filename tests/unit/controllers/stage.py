@@ -191,9 +191,7 @@ class Stage:
         note = {"metadata": {"annotations": {names.LEASE_ANNOTATION: orjson.dumps(released).decode()}}}
         await self.admin.request("PATCH", LEDGER, body=orjson.dumps(note), content_type=MERGE_PATCH)
         now = LoopClock().now
-        successor = LedgerKeeper(
-            self.cluster.api(), Elector("second"), namespace="tutti-system", name="tutti-ledger", now=now
-        )
+        successor = LedgerKeeper(self.cluster.api(), Elector("second"), now=now)
         assert await successor.campaign()
         assert successor.ledger is not None
         void = {"metadata": {"annotations": {names.VOIDED: "2/1"}}}

@@ -55,7 +55,7 @@ class World:
         chronicle = Chronicle(self.view, lambda: self.now)
         self.reporter = Reporter(
             WorkloadWriter(self.cache, self.view, self.engine, KINDS, chronicle, self.reason, Start()),
-            QueueWriter(self.cache, self.view, self.queue_counts, lambda: self.objects, "tutti-system"),
+            QueueWriter(self.cache, self.view, self.queue_counts, lambda: self.objects),
             chronicle,
         )
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from webhook.commands.installed import stored_config
 from webhook.commands.show.ledger import leader_line, read_ledger
 from webhook.commands.show.reading import visible_queues
-from webhook.controllers.ledger.quarantine import kept_since, places_of
+from webhook.controllers.ledger.quarantine import PLACES, kept_since
 from webhook.controllers.reporting import registrations
 from webhook.controllers.reporting.announce import REBUILD_WAITS
 from webhook.core.ledger import text as ledger_text
@@ -259,7 +259,7 @@ async def _rebuild_waits(api: Api) -> list[Finding]:
 async def _quarantined(api: Api, now: float) -> list[Finding]:
     """Return which copies of broken ledgers are kept: it is well again, and somebody should ask why it was not."""
     found = []
-    for name in places_of(names.LEDGER_NAME):
+    for name in PLACES:
         if copy := await find(api, f"{_CONFIG_MAPS}/{name}"):
             text = (
                 f"was broken {human_age(now - kept_since(copy))} ago and rebuilt; ConfigMap {name} has the broken copy"

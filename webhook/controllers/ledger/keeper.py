@@ -51,8 +51,6 @@ class LedgerKeeper(LeasedWriter):
         api: Api,
         elector: Elector,
         *,
-        namespace: str,
-        name: str,
         now: Callable[[], float],
         newest: int = 0,
         on_renewed: Callable[[float], None] = lambda deadline: None,
@@ -62,7 +60,7 @@ class LedgerKeeper(LeasedWriter):
         """As ``LeasedWriter`` takes it; ``decoder`` knows what this process has read of an object, by name;
         ``proved_seq`` returns the number of the last write by which a job was started that this process has read.
         """
-        super().__init__(api, elector, namespace=namespace, name=name, now=now, newest=newest, on_renewed=on_renewed)
+        super().__init__(api, elector, now=now, newest=newest, on_renewed=on_renewed)
         self._decoder = decoder
         self._proved_seq = proved_seq
         self._pages: dict[str, Kept] = {}

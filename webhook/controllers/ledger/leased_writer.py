@@ -15,6 +15,7 @@ from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, SetBack, 
 from webhook.controllers.ledger.stored import Kept, Objects, Stored
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
+from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.kube.api import Api
 from webhook.kube.election import Elector, told
@@ -33,8 +34,6 @@ class LeasedWriter:
         api: Api,
         elector: Elector,
         *,
-        namespace: str,
-        name: str,
         now: Callable[[], float],
         newest: int = 0,
         on_renewed: Callable[[float], None] = lambda deadline: None,
@@ -42,13 +41,13 @@ class LeasedWriter:
         """``now`` is Unix time for the record; ``newest`` the newest version that this process has seen of the index;
         ``on_renewed`` is told the monotonic time by which to renew again.
         """
-        self._objects = Objects(api, namespace, name, elector.attempt_seconds)
+        self._objects = Objects(api, elector.attempt_seconds)
         self._elector = elector
         self._now = now
         self._on_renewed = on_renewed
         self.newest = newest
         """The newest version of the index that this process read or wrote."""
-        self._index = Kept(name)
+        self._index = Kept(names.LEDGER_NAME)
         self.ledger: Ledger | None = None
         """What we wrote last; None while the stored one is missing or corrupt."""
         self.known: Ledger | None = None

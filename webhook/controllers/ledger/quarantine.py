@@ -11,6 +11,8 @@ import orjson
 import structlog
 
 from webhook.clock import AGREES_SECONDS
+from webhook.controllers.ledger.stored import CONFIG_MAPS
+from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import Api
@@ -18,50 +20,42 @@ from webhook.untyped.values import seconds
 
 log = structlog.get_logger(__name__)
 
-COPIES_MAX: Final = 5
+PLACES: Final = tuple(f"{names.LEDGER_NAME}-quarantine-{number}" for number in range(5))
+"""Names that copies can have."""
 KEPT_SECONDS: Final = 30 * 86_400.0
 TIDY_SECONDS: Final = 3600.0
 """How often copies are looked at, to delete the old ones."""
 SINCE: Final = "tutti.dev/quarantined-at"
-"""Annotation: when the copy was made, in RFC 3339; earlier releases wrote Unix time."""
-
-
-def places_of(ledger_name: str) -> list[str]:
-    """Return the names that copies of a ledger can have."""
-    return [f"{ledger_name}-quarantine-{number}" for number in range(COPIES_MAX)]
+"""Annotation: when the copy was made, in RFC 3339."""
 
 
 def kept_since(copy: Mapping[str, Any]) -> float:
     """Return the Unix time of a copy; 0 where somebody took its note away."""
-    noted = str((copy["metadata"].get("annotations") or {}).get(SINCE, ""))
-    return float(noted) if noted.isdecimal() else seconds(noted)
+    return seconds((copy["metadata"].get("annotations") or {}).get(SINCE))
 
 
 class Quarantine:
     """The places for copies of one ledger."""
 
-    def __init__(self, api: Api, namespace: str, ledger_name: str) -> None:
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
-        self._namespace = namespace
-        self._places = places_of(ledger_name)
         self._tidy_at = 0.0
 
     async def keep(self, data: Mapping[str, str], now_seconds: float) -> None:
         """Keep a copy of ``data``; the oldest one goes where all places are taken."""
         try:
             taken = await self._tidied(now_seconds)
-            free = [place for place in self._places if place not in taken]
+            free = [place for place in PLACES if place not in taken]
             if not free:
                 free = [min(taken, key=lambda place: taken[place])]
-                await self._api.request("DELETE", f"{self._collection}/{free[0]}")
+                await self._api.request("DELETE", f"{CONFIG_MAPS}/{free[0]}")
             metadata = {
                 "name": free[0],
-                "namespace": self._namespace,
+                "namespace": names.SYSTEM_NAMESPACE,
                 "annotations": {SINCE: time_text(int(now_seconds))},
             }
             body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
-            await self._api.request("POST", self._collection, body=orjson.dumps(body))
+            await self._api.request("POST", CONFIG_MAPS, body=orjson.dumps(body))
         except ApiError as error:
             log.warning("ledger.quarantine_failed", error=str(error))
 
@@ -78,12 +72,12 @@ class Quarantine:
     async def _tidied(self, now_seconds: float) -> dict[str, float]:
         """Delete what is old, and return since when each other copy is there, by place."""
         taken: dict[str, float] = {}
-        for place in self._places:
+        for place in PLACES:
             try:
-                found = orjson.loads(await self._api.request("GET", f"{self._collection}/{place}"))
+                found = orjson.loads(await self._api.request("GET", f"{CONFIG_MAPS}/{place}"))
                 since = kept_since(found)
                 if now_seconds - since > KEPT_SECONDS:
-                    await self._api.request("DELETE", f"{self._collection}/{place}")
+                    await self._api.request("DELETE", f"{CONFIG_MAPS}/{place}")
                 else:
                     # One from the future says nothing of its age: it is the first to go where its place is needed.
                     taken[place] = since if since <= now_seconds + AGREES_SECONDS else 0.0

@@ -25,7 +25,6 @@ from webhook.controllers.ledger.quarantine import Quarantine
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger.record import Ledger
-from webhook.core.notation import names
 from webhook.errors import ApiError, Unavailable
 from webhook.jobs.patches import job as patches
 from webhook.kube.api import Api
@@ -57,7 +56,7 @@ class Recovery:
         config: Config,
         clock: Clock,
     ) -> None:
-        self.quarantine = Quarantine(api, names.SYSTEM_NAMESPACE, names.LEDGER_NAME)
+        self.quarantine = Quarantine(api)
         self._feeds = feeds
         self._keeper = keeper
         self._effects = effects

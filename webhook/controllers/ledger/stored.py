@@ -13,6 +13,7 @@ from webhook.errors import NotFound
 from webhook.kube.api import METADATA, STRATEGIC_PATCH, Api
 from webhook.wire.watch import version_number
 
+CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 READ_AT_ONCE: Final = 50
 """Pages a request: all of a big ledger in one would take longer than the lease has left."""
 
@@ -91,28 +92,25 @@ class Kept:
 class Objects:
     """The requests for the objects of one ledger."""
 
-    def __init__(self, api: Api, namespace: str, index: str, attempt_seconds: float) -> None:
+    def __init__(self, api: Api, attempt_seconds: float) -> None:
         """``attempt_seconds`` is how long one request may take."""
         self._api = api
         self._attempt_seconds = attempt_seconds
-        self._namespace = namespace
-        self._index = index
-        self._collection = f"/api/v1/namespaces/{namespace}/configmaps"
 
     async def read(self, name: str) -> Stored | None:
         """Return what is stored, None where there is nothing."""
         try:
-            path = f"{self._collection}/{name}"
+            path = f"{CONFIG_MAPS}/{name}"
             return project(await self._api.request("GET", path, timeout_seconds=self._attempt_seconds))
         except NotFound:
             return None
 
     async def pages(self) -> AsyncIterator[Stored]:
         """Yield every page of the ledger, listed in its index or not, with a request for each :data:`READ_AT_ONCE`."""
-        query = {"labelSelector": f"{names.LEDGER_PAGE}={self._index}", "limit": str(READ_AT_ONCE)}
+        query = {"labelSelector": f"{names.LEDGER_PAGE}={names.LEDGER_NAME}", "limit": str(READ_AT_ONCE)}
         while True:
             listed = orjson.loads(
-                await self._api.request("GET", self._collection, query=query, timeout_seconds=self._attempt_seconds)
+                await self._api.request("GET", CONFIG_MAPS, query=query, timeout_seconds=self._attempt_seconds)
             )
             for item in listed["items"]:
                 yield _stored(item)
@@ -123,9 +121,9 @@ class Objects:
 
     async def create(self, name: str, lease: str | None = None, data: Mapping[str, str] | None = None) -> Stored:
         """Create the index, with the lease alone, or a page, which has none."""
-        metadata: dict[str, Any] = {"name": name, "namespace": self._namespace}
+        metadata: dict[str, Any] = {"name": name, "namespace": names.SYSTEM_NAMESPACE}
         if lease is None:
-            metadata["labels"] = {names.LEDGER_PAGE: self._index}
+            metadata["labels"] = {names.LEDGER_PAGE: names.LEDGER_NAME}
         else:
             metadata["annotations"] = {names.LEASE_ANNOTATION: lease}
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
@@ -133,9 +131,7 @@ class Objects:
             body["data"] = dict(data)
         sent = orjson.dumps(body)
         metrics.LEDGER_SENT.inc(len(sent))
-        return project(
-            await self._api.request("POST", self._collection, body=sent, timeout_seconds=self._attempt_seconds)
-        )
+        return project(await self._api.request("POST", CONFIG_MAPS, body=sent, timeout_seconds=self._attempt_seconds))
 
     async def patch(
         self, name: str, resource_version: str, changes: Mapping[str, str | None], lease: str | None
@@ -154,7 +150,7 @@ class Objects:
         metrics.LEDGER_SENT.inc(len(sent))
         written = await self._api.request(
             "PATCH",
-            f"{self._collection}/{name}",
+            f"{CONFIG_MAPS}/{name}",
             body=sent,
             content_type=STRATEGIC_PATCH,
             accept=METADATA,
@@ -166,8 +162,6 @@ class Objects:
         """Delete a page, this one and no other of its name; one that is gone is fine."""
         body = orjson.dumps({"preconditions": {"uid": uid}})
         try:
-            await self._api.request(
-                "DELETE", f"{self._collection}/{name}", body=body, timeout_seconds=self._attempt_seconds
-            )
+            await self._api.request("DELETE", f"{CONFIG_MAPS}/{name}", body=body, timeout_seconds=self._attempt_seconds)
         except NotFound:
             return

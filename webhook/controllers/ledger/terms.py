@@ -27,8 +27,6 @@ class Terms:
         identity: str,
         lease: Lease,
         *,
-        namespace: str,
-        name: str,
         now: Callable[[], float],
         on_renewed: Callable[[float], None] = lambda deadline: None,
         on_ended: Callable[[], None] = lambda: None,
@@ -43,8 +41,6 @@ class Terms:
         self._api = api
         self._identity = identity
         self._lease = lease
-        self._namespace = namespace
-        self._name = name
         self._now = now
         self._on_renewed = on_renewed
         self._on_ended = on_ended
@@ -78,8 +74,6 @@ class Terms:
         return LedgerKeeper(
             self._api,
             elector,
-            namespace=self._namespace,
-            name=self._name,
             now=self._now,
             newest=newest,
             on_renewed=self.renewed,

@@ -10,7 +10,7 @@ import structlog
 
 from webhook import metrics
 from webhook.cluster.view import DAEMON_SETS, NODES, View
-from webhook.controllers.reporting.events import NONE, EventRecorder, Regarding
+from webhook.controllers.reporting.events import NONE, THE_LEDGER, EventRecorder, Regarding
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.notation import amounts, names
 from webhook.core.notation.counted import counted
@@ -110,7 +110,7 @@ class Announcer:
             if topic not in self._unread:
                 then = _AS_BEFORE if topic in view.outdated else _WITHOUT.get(topic, _WAITED_FOR)
                 text = f"Tutti cannot read {topic}: {why}; {then}"
-                self._recorder.note(self._ledger, "KindUnread", text, warning=True)
+                self._recorder.note(THE_LEDGER, "KindUnread", text, warning=True)
         self._unread = view.unread | view.outdated
 
     def unreadable(self, now: float, objects: Iterable[tuple[str, str, str, str, str]]) -> None:
@@ -129,12 +129,12 @@ class Announcer:
                 self._unreadable_at = now
                 self._unreadable.add(which)
                 text = f"Tutti cannot read {kind} {namespace}/{name}: {why}; what was read from it before is kept"
-                self._recorder.note(which if namespace else self._ledger, "Unreadable", text, warning=True)
+                self._recorder.note(which if namespace else THE_LEDGER, "Unreadable", text, warning=True)
 
     def created(self, ledger: Ledger) -> None:
         """Tell that the first ledger was made, while nothing held anything."""
         log.info("ledger.created", epoch=ledger.epoch)
-        self._recorder.note(self._ledger, "LedgerCreated", f"nothing is reserved yet, epoch {ledger.epoch}")
+        self._recorder.note(THE_LEDGER, "LedgerCreated", f"nothing is reserved yet, epoch {ledger.epoch}")
 
     def rebuilt(self, why: str, ledger: Ledger) -> None:
         """Tell that the ledger was rebuilt."""
@@ -142,7 +142,7 @@ class Announcer:
         number = len(ledger.entries)
         held = f"{counted(number, 'reservation')} {'was' if number == 1 else 'were'}"
         text = f"{why}; {held} taken from the jobs themselves, epoch {ledger.epoch}"
-        self._recorder.note(self._ledger, "LedgerRebuilt", text, warning=True)
+        self._recorder.note(THE_LEDGER, "LedgerRebuilt", text, warning=True)
 
     def rebuild_waits(self, unread: Mapping[str, str], pods: int) -> None:
         """Tell that no ledger is made while some kinds cannot be read; of so many pods nobody knows what they hold."""
@@ -153,36 +153,30 @@ class Announcer:
         )
         tip = "check the CRD's conversion webhook and Tutti's rights, or delete the CRD"
         what = "; ".join(f"Tutti cannot read {topic}: {why}" for topic, why in sorted(unread.items()))
-        text = f"no job is admitted until the ledger is rebuilt, and the rebuild waits: {because}; {tip}; {what}"
-        self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
+        self._rebuild_waits_for(because, tip, what)
 
     def rebuild_cannot_write(self, jobs: Sequence[str]) -> None:
         """Tell that no ledger is made while some jobs cannot be written; of each what that is answered."""
         those = f"{counted(len(jobs), 'job')} that an earlier leader may have started cannot be written"
         tip = "repair what answers like this, or delete these jobs"
-        text = f"no job is admitted until the ledger is rebuilt, and the rebuild waits: {those}; {tip}; {jobs[0]}"
-        self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
+        self._rebuild_waits_for(those, tip, jobs[0])
 
     def rebuild_cannot_delete(self, why: str) -> None:
         """Tell that no ledger is made while what is left of the old one cannot be listed and deleted."""
-        tip = "repair what answers like this, or delete these ConfigMaps"
-        text = (
-            f"no job is admitted until the ledger is rebuilt, and the rebuild waits: its old pages stay; {tip}; {why}"
-        )
-        self._recorder.note(self._ledger, REBUILD_WAITS, text, warning=True)
+        self._rebuild_waits_for("its old pages stay", "repair what answers like this, or delete these ConfigMaps", why)
+
+    def _rebuild_waits_for(self, why: str, tip: str, answer: str) -> None:
+        text = f"no job is admitted until the ledger is rebuilt, and the rebuild waits: {why}; {tip}; {answer}"
+        self._recorder.note(THE_LEDGER, REBUILD_WAITS, text, warning=True)
 
     def stepped_down(self, why: str) -> None:
         """Tell that this replica leads no longer and will try again."""
-        self._recorder.note(self._ledger, "SteppedDown", why, warning=True)
+        self._recorder.note(THE_LEDGER, "SteppedDown", why, warning=True)
 
     def denied(self, why: str, within_seconds: float) -> None:
         """Tell that this replica cannot lead, and will not until it is allowed what it needs of the ledger."""
         text = f"this replica cannot lead: {why}; it tries again within {within_seconds:g} s"
-        self._recorder.note(self._ledger, "LeadingDenied", text, warning=True)
-
-    @property
-    def _ledger(self) -> Regarding:
-        return Regarding("v1", "ConfigMap", self._recorder.namespace, self._recorder.ledger_name, "")
+        self._recorder.note(THE_LEDGER, "LeadingDenied", text, warning=True)
 
     async def tick(self, now: float, reason_of: Callable[[str], Reason | None], partial: Iterable[str] = ()) -> None:
         """Write the "Queued" events that are due, one a gang and change of reason; count who waits for what. Of the

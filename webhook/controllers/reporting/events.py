@@ -18,6 +18,7 @@ import structlog
 
 from webhook import metrics
 from webhook.controllers.reporting.event_queue import EventQueue
+from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, Unavailable
 from webhook.kube.api import METADATA, Api
@@ -45,6 +46,10 @@ class Regarding:
     uid: str
 
 
+THE_LEDGER: Final = Regarding("v1", "ConfigMap", names.SYSTEM_NAMESPACE, names.LEDGER_NAME, "")
+"""What events about Tutti itself are about."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Event:
     regarding: Regarding
@@ -60,19 +65,7 @@ class _Event:
 class EventRecorder:
     """Writes events at a bounded rate; of the namespace that has most the newest win when there are too many."""
 
-    def __init__(
-        self,
-        api: Api,
-        identity: str,
-        now: Callable[[], float],
-        per_second: float,
-        *,
-        namespace: str,
-        ledger_name: str,
-    ) -> None:
-        """``namespace`` and ``ledger_name`` say what events about Tutti itself are about."""
-        self.namespace = namespace
-        self.ledger_name = ledger_name
+    def __init__(self, api: Api, identity: str, now: Callable[[], float], per_second: float) -> None:
         self._api = api
         self._identity = identity
         self._now = now
@@ -114,7 +107,7 @@ class EventRecorder:
             except ApiError as error:
                 # An event about an object of a namespace that is going away has nowhere to go.
                 log.info("event.not_written", reason=event.reason, error=str(error))
-                if isinstance(error, Unavailable) and event.regarding.namespace == self.namespace:
+                if isinstance(error, Unavailable) and event.regarding.namespace == names.SYSTEM_NAMESPACE:
                     # That a lease was lost is news above all while the API server does not answer.
                     asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._queue, event)
             assert self._interval_seconds is not None

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from webhook import metrics
-from webhook.controllers.reporting.events import EventRecorder, Regarding
+from webhook.controllers.reporting.events import THE_LEDGER, EventRecorder
 from webhook.controllers.reporting.registrations import (
     NAME,
     announced,
@@ -161,9 +161,7 @@ class RegistrationWatch:
 
     def _note(self, text: str) -> None:
         if self._leading():
-            recorder = self._recorder
-            ledger = Regarding("v1", "ConfigMap", recorder.namespace, recorder.ledger_name, "")
-            recorder.note(ledger, REASON, text, warning=True)
+            self._recorder.note(THE_LEDGER, REASON, text, warning=True)
 
 
 def _generation(state: Plain) -> int:

@@ -13,7 +13,7 @@ from uuid import UUID, uuid5
 from webhook.cluster.queue_counts import QueueTotals, Usage, active_condition
 from webhook.core.assignment.fair_sharing import Share
 from webhook.core.model.policy import LocalQueue, Policy, Queue
-from webhook.core.notation import amounts, quantity
+from webhook.core.notation import amounts, names, quantity
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.loans import Loans
 from webhook.core.quota.tree import QuotaTree, Vertex, for_people
@@ -46,27 +46,27 @@ class Listed:
     source: Source
 
 
-def listed_vertices(policy: Policy, tree: QuotaTree, system_namespace: str) -> list[Listed]:
+def listed_vertices(policy: Policy, tree: QuotaTree) -> list[Listed]:
     """Return every queue and cohort of ``policy``; ``tree`` is its quota tree."""
-    leaves = [_leaf(policy.queues[name], vertex, system_namespace) for name, vertex in sorted(tree.queues.items())]
-    return leaves + [_inner(policy, vertex, system_namespace) for _, vertex in sorted(tree.cohorts.items())]
+    leaves = [_leaf(policy.queues[name], vertex) for name, vertex in sorted(tree.queues.items())]
+    return leaves + [_inner(policy, vertex) for _, vertex in sorted(tree.cohorts.items())]
 
 
-def _leaf(queue: Queue, vertex: Vertex, system_namespace: str) -> Listed:
+def _leaf(queue: Queue, vertex: Vertex) -> Listed:
     if queue.dialect == elastic_quota_tree.DIALECT:
         return Listed(*_place_in_tree(queue.name), vertex, queue, queue.dialect, _TREE)
     kind = volcano.KIND if queue.dialect == volcano.DIALECT else "ClusterQueue"
-    return Listed(system_namespace, queue.name, vertex, queue, queue.dialect, (kind, "", queue.name))
+    return Listed(names.SYSTEM_NAMESPACE, queue.name, vertex, queue, queue.dialect, (kind, "", queue.name))
 
 
-def _inner(policy: Policy, vertex: Vertex, system_namespace: str) -> Listed:
+def _inner(policy: Policy, vertex: Vertex) -> Listed:
     dialects = (policy.queues[below.name].dialect for below in vertex.below() if below.is_queue)
     dialect = next(dialects, kueue.DIALECT)
     if dialect == elastic_quota_tree.DIALECT:
         return Listed(*_place_in_tree(vertex.name), vertex, None, dialect, _TREE)
     bare = vertex.name.removeprefix(volcano.cohort_name(""))
     source = (volcano.KIND, "", bare) if dialect == volcano.DIALECT else ("Cohort", "", bare)
-    return Listed(system_namespace, queue_object_name(f"cohort/{vertex.name}"), vertex, None, dialect, source)
+    return Listed(names.SYSTEM_NAMESPACE, queue_object_name(f"cohort/{vertex.name}"), vertex, None, dialect, source)
 
 
 _TREE: Final = (elastic_quota_tree.KIND, elastic_quota_tree.NAMESPACE, elastic_quota_tree.NAME)

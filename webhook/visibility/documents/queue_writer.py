@@ -43,7 +43,6 @@ class QueueWriter:
     queue_counts: QueueCounts
     policy_objects: Callable[[], Iterable[Mapping[str, Any]]]
     """Read for their creation times only."""
-    system_namespace: str
     _policy: Policy | None = None
     _counts: Counts | None = None
     _listed: list[Listed] = field(default_factory=list)
@@ -99,7 +98,7 @@ class QueueWriter:
     def _take_policy(self, policy: Policy) -> None:
         before = set(self._numbers)
         self._policy, self._numbers, self._tree = policy, {}, QuotaTree(policy)
-        self._listed = listed_vertices(policy, self._tree, self.system_namespace)
+        self._listed = listed_vertices(policy, self._tree)
         self._created = creation_times(self.policy_objects())
         present = {Key(QUEUES.plural, listed.namespace, listed.name) for listed in self._listed}
         handles = {Key(QUEUES.plural, local.namespace, local.name): local for local in policy.local_queues.values()}

@@ -76,9 +76,7 @@ class Stage:
     def keeper(self, name: str) -> tuple[LedgerKeeper, LossyApi]:
         api = LossyApi(self.cluster.api())
         self.electors[name] = Elector(name)
-        keeper = LedgerKeeper(
-            api, self.electors[name], namespace="tutti-system", name="tutti-ledger", now=LoopClock().now
-        )  # type: ignore[arg-type]
+        keeper = LedgerKeeper(api, self.electors[name], now=LoopClock().now)  # type: ignore[arg-type]
         return keeper, api
 
     async def leader(self, name: str = "one") -> tuple[LedgerKeeper, LossyApi]:

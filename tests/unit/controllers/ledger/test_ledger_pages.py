@@ -21,7 +21,7 @@ COLLECTION = "/api/v1/namespaces/tutti-system/configmaps"
 
 
 def objects_of(stage: Stage) -> Objects:
-    return Objects(stage.admin, "tutti-system", "tutti-ledger", attempt_seconds=1.0)
+    return Objects(stage.admin, attempt_seconds=1.0)
 
 
 async def stored(stage: Stage) -> dict[str, Stored]:

@@ -62,9 +62,7 @@ class World:
             await asyncio.sleep(self.rng.uniform(0, 6))
             self.terms += 1
             api = self.cluster.api(faults=FaultPlan(Random(self.rng.getrandbits(64)), RATES))
-            keeper = LedgerKeeper(
-                api, Reckless(f"term-{self.terms}"), namespace="tutti-system", name="tutti-ledger", now=LoopClock().now
-            )
+            keeper = LedgerKeeper(api, Reckless(f"term-{self.terms}"), now=LoopClock().now)
             try:
                 if await keeper.campaign():
                     await self.lead(keeper)
@@ -96,9 +94,7 @@ async def tell(seed: int) -> World:
     async with cluster:
         world = World(rng, cluster)
         # The first ledger is there; how one is made is another story.
-        first = LedgerKeeper(
-            cluster.api(), Reckless("first"), namespace="tutti-system", name="tutti-ledger", now=LoopClock().now
-        )
+        first = LedgerKeeper(cluster.api(), Reckless("first"), now=LoopClock().now)
         await first.campaign()
         await first.replace(Ledger(1, 1))
         tasks = [asyncio.create_task(world.live()) for _ in range(3)]

@@ -57,8 +57,6 @@ def successor(stage: Stage, *, proved_seq: int = 0, decoders: dict[str, Decoder]
     return LedgerKeeper(
         LossyApi(stage.cluster.api()),  # type: ignore[arg-type]
         Elector("new"),
-        namespace="tutti-system",
-        name=INDEX,
         now=LoopClock().now,
         decoder=lambda name: known.setdefault(name, Decoder()),
         proved_seq=lambda: proved_seq,

@@ -17,7 +17,7 @@ from webhook.clock import LoopClock
 from webhook.config import Config, Lease
 from webhook.controllers.ledger.errors import LeaseLost
 from webhook.controllers.ledger.leased_writer import CONFLICTS_MAX
-from webhook.controllers.ledger.quarantine import COPIES_MAX, KEPT_SECONDS, SINCE, Quarantine
+from webhook.controllers.ledger.quarantine import KEPT_SECONDS, PLACES, SINCE, Quarantine
 from webhook.controllers.ledger.stored import READ_AT_ONCE, Objects, Stored, project
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.leadership import REST_MAX_SECONDS
@@ -112,7 +112,7 @@ async def stored(cluster: SimulatedCluster) -> Ledger:
 
 
 async def pages_of(cluster: SimulatedCluster) -> list[Stored]:
-    return [page async for page in Objects(cluster.api(), "tutti-system", "tutti-ledger", 1.0).pages()]
+    return [page async for page in Objects(cluster.api(), 1.0).pages()]
 
 
 async def test_an_api_server_that_is_gone_for_minutes_ends_no_process_and_work_goes_on_soon_after() -> None:
@@ -392,8 +392,6 @@ async def test_a_late_retry_of_an_earlier_term_of_the_same_process_does_not_find
             api,  # type: ignore[arg-type]
             "me",
             Lease(),
-            namespace="tutti-system",
-            name="tutti-ledger",
             now=LoopClock().now,
         )
         first = terms.begin()
@@ -438,15 +436,15 @@ async def test_what_a_term_has_begun_has_ended_before_the_next_one_begins() -> N
 
 async def test_copies_of_broken_ledgers_are_few_and_none_is_kept_for_ever() -> None:
     async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
-        quarantine, now = Quarantine(cluster.api(), "tutti-system", "tutti-ledger"), LoopClock().now()
+        quarantine, now = Quarantine(cluster.api()), LoopClock().now()
 
         async def copies() -> list[str]:
             found = orjson.loads(await cluster.api().request("GET", LEDGER.rpartition("/")[0]))["items"]
             return sorted(item["data"]["meta"] for item in found if "quarantine" in item["metadata"]["name"])
 
-        for number in range(COPIES_MAX + 3):
+        for number in range(len(PLACES) + 3):
             await quarantine.keep({"meta": str(number)}, now + number)
-        assert await copies() == [str(number) for number in range(3, COPIES_MAX + 3)]
+        assert await copies() == [str(number) for number in range(3, len(PLACES) + 3)]
         first = orjson.loads(await cluster.api().request("GET", f"{LEDGER}-quarantine-3"))
         assert first["metadata"]["annotations"] == {SINCE: time_text(int(now) + 3)}, "as any time that people read"
         await quarantine.tidy(now + KEPT_SECONDS + 5)
@@ -457,9 +455,9 @@ async def test_a_copy_that_a_clock_which_was_ahead_has_dated_is_the_first_to_go_
     None
 ):
     async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
-        quarantine, now = Quarantine(cluster.api(), "tutti-system", "tutti-ledger"), LoopClock().now()
+        quarantine, now = Quarantine(cluster.api()), LoopClock().now()
         await quarantine.keep({"meta": "ahead"}, now + 10 * KEPT_SECONDS)
-        for number in range(COPIES_MAX):
+        for number in range(len(PLACES)):
             await quarantine.keep({"meta": str(number)}, now + number)
         path = "/api/v1/namespaces/tutti-system/configmaps"
         found = orjson.loads(await cluster.api().request("GET", path))["items"]

@@ -22,8 +22,6 @@ class Notes:
         self.told: list[str] = []
         self.regarding: list[Any] = []
 
-    namespace, ledger_name = "tutti-system", "ledger"
-
     def note(self, regarding: Any, reason: str, note: str, *, warning: bool = False, annotations: Any = None) -> None:
         self.told.append(f"{reason} {note}")
         self.regarding.append(regarding)
@@ -61,7 +59,7 @@ def test_objects_that_cannot_be_read_are_named_once_each_at_a_slow_pace() -> Non
     cluster_wide = ("kueue.x-k8s.io/v1beta2", "ClusterQueue", "", "q", "ValueError")
     for second in range(int(5 * UNREADABLE_SECONDS)):
         announcer.unreadable(second, [*odd, cluster_wide])
-    assert [each.name for each in notes.regarding] == ["g0", "g1", "g2", "ledger"]
+    assert [each.name for each in notes.regarding] == ["g0", "g1", "g2", "tutti-ledger"]
     assert notes.told[0].startswith("Unreadable Tutti cannot read PodGroup team/g0: RecursionError")
     for second in range(100, 100 + int(10 * UNREADABLE_SECONDS)):
         announcer.unreadable(second, odd[:1] if second % 2 else [])

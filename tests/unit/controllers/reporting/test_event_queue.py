@@ -55,7 +55,7 @@ class Taken:
 @pytest.mark.virtual_time
 async def test_an_event_is_written_at_once_though_another_namespace_made_thousands() -> None:
     api = Taken()
-    recorder = EventRecorder(api, "me", lambda: 0.0, 20, namespace="tutti-system", ledger_name="ledger")  # type: ignore[arg-type]
+    recorder = EventRecorder(api, "me", lambda: 0.0, 20)  # type: ignore[arg-type]
     for namespace in ["loud"] * 5000 + ["quiet"]:
         recorder.note(Regarding("batch/v1", "Job", namespace, "train", "uid"), "Queued", "waits")
     writing = asyncio.create_task(recorder.run())

@@ -39,7 +39,7 @@ class Watched:
         self.lapses = metrics.REGISTRATION_LAPSES._value.get()
         self.mounted = OURS
         api = cluster.api()
-        recorder = EventRecorder(api, "me", LoopClock().now, 20, namespace="tutti-system", ledger_name="tutti-ledger")
+        recorder = EventRecorder(api, "me", LoopClock().now, 20)
         recorder.note = lambda regarding, reason, note, **_: self.told.append(note)  # type: ignore[method-assign]
         self.watch = RegistrationWatch(
             api,
