@@ -166,19 +166,8 @@ def deleting(reservation: Reservation, pods: Iterable[PodRecord]) -> Effect | No
         uid=reservation.uid,
         resource_version=0,
         created_seconds=0.0,
-        gang=None,
-        problem=None,
-        queue_label=None,
-        owner=None,
-        suspended=False,
-        finished=None,
-        active=False,
-        ready=False,
         deleting=True,
         marked=True,
-        restorable=False,
-        managed_by_other=False,
-        has_annotations=False,
     )
     writes = tuple(PodWrite(pod, None) for pod in pods if pod.live)
     return Effect(Step.DELETE_PODS, gone, pods=writes) if writes else None

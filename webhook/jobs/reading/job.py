@@ -144,18 +144,10 @@ def unread(kind: JobKind, obj: Mapping[str, Any], error: Exception) -> JobRecord
         uid=text(metadata.get("uid")),
         resource_version=integer(metadata.get("resourceVersion")),
         created_seconds=seconds(metadata.get("creationTimestamp")),
-        gang=None,
         problem=Problem("", "", f"Tutti failed to read the object ({type(error).__name__})", "its log has the reason"),
-        queue_label=None,
-        owner=None,
         suspended=kind.suspend is not None and paths.find(obj, kind.suspend) is True,
-        finished=None,
-        active=False,
-        ready=False,
         deleting=metadata.get("deletionTimestamp") is not None,
         marked=True,
-        restorable=False,
-        managed_by_other=False,
         has_annotations=isinstance(metadata.get("annotations"), dict),
     )
 

@@ -146,27 +146,27 @@ class JobRecord:
     uid: str
     resource_version: int
     created_seconds: float
-    gang: Gang | None
+    gang: Gang | None = None
     """What it asks; None when the object cannot be read as a gang, then ``problem`` says why."""
-    problem: Problem | None
-    queue_label: str | None
-    owner: Owner | None
+    problem: Problem | None = None
+    queue_label: str | None = None
+    owner: Owner | None = None
     """The controller to whose gang it belongs; None for a gang of its own, which a CronJob may control all the same."""
-    suspended: bool
-    finished: str | None
+    suspended: bool = False
+    finished: str | None = None
     """``Succeeded`` or ``Failed`` once it has ended."""
-    active: bool
+    active: bool = False
     """Its controller reports pods of its own."""
-    ready: bool
+    ready: bool = False
     """Its controller reports all of its pods running or done."""
-    deleting: bool
-    marked: bool
+    deleting: bool = False
+    marked: bool = False
     """A pod template carries our gang label: it passed the mutation. An unmarked running job predates Tutti."""
-    restorable: bool
+    restorable: bool = False
     """The API server would accept a change of its pod templates now (stored suspended, stopped)."""
-    managed_by_other: bool
+    managed_by_other: bool = False
     """spec.managedBy names a foreign controller: not ours to start or stop."""
-    has_annotations: bool
+    has_annotations: bool = False
     admission: Admission | None = None
     requeue: Requeue | None = None
     held: bool = False
