@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.errors import NotFound
-from webhook.kube.api import Api
+from webhook.kube.api import REQUEST_TIMEOUT_SECONDS, Api
 
 PAGE_SIZE: Final = 500
 
@@ -19,12 +19,21 @@ async def find(api: Api, path: str) -> Any | None:
         return None
 
 
-async def every(api: Api, path: str, label: str = "") -> AsyncIterator[dict[str, Any]]:
-    """Yield every object that has ``label``; none where the resource is not served. Raises ApiError."""
-    query = {"limit": str(PAGE_SIZE), **({"labelSelector": label} if label else {})}
+async def every(
+    api: Api,
+    path: str,
+    labels: str = "",
+    fields: str = "",
+    *,
+    page_size: int = PAGE_SIZE,
+    timeout_seconds: float = REQUEST_TIMEOUT_SECONDS,
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield every object that two selectors pick; none where the resource is not served. Raises ApiError."""
+    selectors = {"labelSelector": labels, "fieldSelector": fields}
+    query = {"limit": str(page_size), **{name: text for name, text in selectors.items() if text}}
     while True:
         try:
-            page = orjson.loads(await api.request("GET", path, query=query))
+            page = orjson.loads(await api.request("GET", path, query=query, timeout_seconds=timeout_seconds))
         except NotFound:
             return
         for item in page["items"]:

@@ -10,7 +10,7 @@ import pytest
 
 from webhook.commands import terminal
 from webhook.commands.show.command import queues
-from webhook.commands.show.outside import outside
+from webhook.commands.show.outside import PODS_MAX, outside
 from webhook.errors import Forbidden
 from webhook.visibility.documents.workload import JOB_UID_LABEL
 from webhook.visibility.http.app import ROOT
@@ -87,7 +87,8 @@ async def test_nothing_outside_is_not_worth_a_line() -> None:
 
 
 async def test_more_pods_than_are_looked_at_are_said_to_be_more() -> None:
-    assert await told(*([[pod("a", 1, "job-1")]] * 50)) == f"outside Tutti: at least 40 {GPU} in 1 job of no queue"
+    pages = [[pod("a", 1, "job-1")] * 500] * (PODS_MAX // 500 + 1)
+    assert await told(*pages) == f"outside Tutti: at least {PODS_MAX} {GPU} in 1 job of no queue"
 
 
 async def test_pods_of_gangs_and_those_that_ended_are_left_to_the_api_server() -> None:

@@ -3,24 +3,21 @@
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-import orjson
-
-from webhook.commands.show.reading import read_api
+from webhook.commands.show.reading import read_api, stored
 from webhook.core.notation import amounts, names, quantity
 from webhook.core.notation.problem import Unreadable
 from webhook.errors import ApiError
 from webhook.jobs.kinds.registry import KINDS
-from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.reading.gating import owner_of
 from webhook.jobs.reading.record import Owner
 from webhook.kube.api import Api
+from webhook.kube.finding import every
 from webhook.visibility.documents.workload import JOB_UID_LABEL
 from webhook.visibility.http.app import ROOT
 from webhook.visibility.http.tables import Document
 
-PAGE_PODS: Final = 500
-PAGES_MAX: Final = 40
+PODS_MAX: Final = 20_000
 CHILDREN_MAX: Final = 200
 """Objects that are looked up, to see whose children they are."""
 DEPTH: Final = 5
@@ -37,15 +34,14 @@ async def outside(api: Api) -> str | None:
         return None
     ours = {gang["metadata"]["labels"][JOB_UID_LABEL] for gang in gangs}
     made, known = _made(gangs), dict[str, bool]()
-    query = {"labelSelector": f"!{names.GANG_LABEL}", "fieldSelector": _RUNNING, "limit": str(PAGE_PODS)}
     held: dict[str, int] = {}
     owners: set[str] = set()
-    for _ in range(PAGES_MAX):
-        try:
-            page = orjson.loads(await api.request("GET", "/api/v1/pods", query=query))
-        except ApiError:
-            return None
-        for pod in page["items"]:
+    looked = 0
+    try:
+        async for pod in every(api, "/api/v1/pods", f"!{names.GANG_LABEL}", _RUNNING):
+            if looked == PODS_MAX:
+                break
+            looked += 1
             namespace, owner, asked = pod["metadata"].get("namespace", ""), owner_of(pod), _devices(pod)
             holder = pod["metadata"]["uid"] if owner is None else owner.uid
             if not asked or holder in ours:
@@ -55,13 +51,12 @@ async def outside(api: Api) -> str | None:
             if not known.get(holder):
                 held = amounts.add(held, asked)
                 owners.add(holder)
-        query["continue"] = page["metadata"].get("continue") or ""
-        if not query["continue"]:
-            break
+    except ApiError:
+        return None
     if not held:
         return None
     told = ", ".join(f"{quantity.render(amount, name)} {name}" for name, amount in sorted(held.items()))
-    at_least = "at least " if query["continue"] else ""
+    at_least = "at least " if looked == PODS_MAX else ""
     return f"outside Tutti: {at_least}{told} in {len(owners)} {'job' if len(owners) == 1 else 'jobs'} of no queue"
 
 
@@ -86,13 +81,11 @@ async def _is_below(api: Api, namespace: str, owner: Owner, ours: Collection[str
         kind = None if above is None or above.uid in ours else KINDS.get(above.kind)
         if above is None or kind is None:
             break
-        name, above = above.name, None
-        for served in kind.every_version:
-            try:
-                above = owner_of(orjson.loads(await api.request("GET", object_path(served, namespace, name))))
-                break
-            except ApiError:
-                continue
+        try:
+            found = await stored(api, kind, namespace, above.name)
+        except ApiError:
+            found = None
+        above = None if found is None else owner_of(found[1])
     return above is not None and above.uid in ours
 
 

@@ -15,8 +15,8 @@ from webhook.jobs.kinds.registry import by_name
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.gating import gang_owner
-from webhook.jobs.reading.job import document_of
 from webhook.kube.api import Api
+from webhook.kube.finding import find
 from webhook.visibility.documents.workload import JOB_UID_LABEL
 from webhook.visibility.http.app import ROOT
 from webhook.visibility.http.tables import Document
@@ -133,12 +133,12 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> TuttiError
     if known is None:
         return WrongName(f"{kind!r} is not a job kind that Tutti knows, and none of that name waits")
     try:
-        found = await _stored(api, known, namespace, name)
+        found = await stored(api, known, namespace, name)
     except ApiError as error:
         return error
     if found is None:
         return WrongName(f"there is no {known.kind} {name!r} in namespace {namespace}")
-    owner = gang_owner(known, found)
+    owner = gang_owner(*found)
     if owner is not None:
         kind = owner.kind.partition(".")[0]
         return WrongName(
@@ -152,11 +152,10 @@ async def _unknown(api: Api, kind: str, namespace: str, name: str) -> TuttiError
     )
 
 
-async def _stored(api: Api, kind: JobKind, namespace: str, name: str) -> Document | None:
-    """Return the object, in any version of its kind; None where there is none."""
+async def stored(api: Api, kind: JobKind, namespace: str, name: str) -> tuple[JobKind, dict[str, Any]] | None:
+    """Return an object, and its kind in the version that is served; None where there is none. Raises ApiError."""
     for served in kind.every_version:
-        try:
-            return document_of(await api.request("GET", object_path(served, namespace, name)))
-        except NotFound:
-            continue
+        found = await find(api, object_path(served, namespace, name))
+        if found is not None:
+            return served, found
     return None

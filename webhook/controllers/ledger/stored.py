@@ -11,6 +11,7 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.notation import names
 from webhook.errors import NotFound
 from webhook.kube.api import METADATA, STRATEGIC_PATCH, Api
+from webhook.kube.finding import every
 from webhook.wire.watch import version_number
 
 CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
@@ -107,17 +108,10 @@ class Objects:
 
     async def pages(self) -> AsyncIterator[Stored]:
         """Yield every page of the ledger, listed in its index or not, with a request for each :data:`READ_AT_ONCE`."""
-        query = {"labelSelector": f"{names.LEDGER_PAGE}={names.LEDGER_NAME}", "limit": str(READ_AT_ONCE)}
-        while True:
-            listed = orjson.loads(
-                await self._api.request("GET", CONFIG_MAPS, query=query, timeout_seconds=self._attempt_seconds)
-            )
-            for item in listed["items"]:
-                yield _stored(item)
-            going_on = listed["metadata"].get("continue")
-            if not going_on:
-                return
-            query["continue"] = going_on
+        ours = f"{names.LEDGER_PAGE}={names.LEDGER_NAME}"
+        seconds = self._attempt_seconds
+        async for page in every(self._api, CONFIG_MAPS, ours, page_size=READ_AT_ONCE, timeout_seconds=seconds):
+            yield _stored(page)
 
     async def create(self, name: str, lease: str | None = None, data: Mapping[str, str] | None = None) -> Stored:
         """Create the index, with the lease alone, or a page, which has none."""
