@@ -4,9 +4,8 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -36,29 +35,7 @@ KubeconfigOption = Annotated[
 NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", help="Default: the namespace of your context.")
 ]
-
-
-class Output(StrEnum):
-    """How a report is printed."""
-
-    TABLE = "table"
-    YAML = "yaml"
-    JSON = "json"
-
-
-class Sort(StrEnum):
-    """By what queues are listed."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    NAME = "name"
-
-
-class By(StrEnum):
-    """What a replay takes for a queue."""
-
-    QUEUE = "queue"
-    USER = "user"
+OutputOption = Annotated[Literal["table", "yaml", "json"], typer.Option("--output", "-o", help="Output format.")]
 
 
 def _print_version(asked: bool) -> None:
@@ -141,9 +118,10 @@ def queues(
         ),
     ] = None,
     sort: Annotated[
-        Sort | None, typer.Option("--sort", help="Print a list sorted by this column instead of the tree.")
+        Literal["waiting", "running", "name"] | None,
+        typer.Option("--sort", help="Print a list sorted by this column instead of the tree."),
     ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
+    output: OutputOption = "table",
     namespace: NamespaceOption = None,
     kubeconfig: KubeconfigOption = None,
 ) -> None:
@@ -174,7 +152,7 @@ def demo(
 @app.command("try", rich_help_panel=_FILES)
 def try_files(  # noqa: PLR0917
     files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, directories, or - for standard input.")],
-    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
+    output: OutputOption = "table",
     one_cycle: Annotated[
         bool, typer.Option("--one-cycle", help="Run one cycle instead of repeating until nothing changes.")
     ] = False,
@@ -210,7 +188,9 @@ def simulate(  # noqa: PLR0917
         list[str] | None,
         typer.Option(help="A policy FILE, or private, borrow, reclaim, made from the log; repeat for more columns."),
     ] = None,
-    by: Annotated[By, typer.Option(help="What counts as a queue: the log's own queues, or each user.")] = By.QUEUE,
+    by: Annotated[
+        Literal["queue", "user"], typer.Option(help="What counts as a queue: the log's own queues, or each user.")
+    ] = "queue",
     load: Annotated[
         float,
         typer.Option(
@@ -223,7 +203,7 @@ def simulate(  # noqa: PLR0917
         typer.Option(help="Simulate nodes: SIZE (enough for the quota), COUNTxSIZE (64x8), or a file of Nodes."),
     ] = None,
     print_policy: Annotated[bool, typer.Option("--print-policy", help="Only print the built-in policy.")] = False,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
+    output: OutputOption = "table",
     config: ConfigOption = None,
 ) -> None:
     """Replay a job log under policies, side by side: waits, slowdown, utilisation, preemptions, what sharing cost.
@@ -232,23 +212,15 @@ def simulate(  # noqa: PLR0917
     """
     from webhook.laboratory.replay import command  # noqa: PLC0415
 
-    options = command.Options(by_user=by is By.USER, load=load / 100, resume=resume, nodes=nodes)
+    options = command.Options(by_user=by == "user", load=load / 100, resume=resume, nodes=nodes)
     if print_policy:
         command.print_policy(log, policy or [], options)
         return
     raise typer.Exit(command.run(log, policy or [], options, output=output, config=config))
 
 
-class Shell(StrEnum):
-    """What can complete our words."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
-
-
 @app.command(rich_help_panel=_FILES)
-def completion(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish.")]) -> None:
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="bash, zsh or fish.")]) -> None:
     """Print the completion script of a shell, for example: source <(tutti completion bash).
 
     Completing kubectl tutti needs only kubectl_complete-tutti on PATH; it is installed with tutti.
@@ -284,31 +256,21 @@ def uninstall(
     asyncio.run(removal.give_back(kubeconfig, config, dry_run=dry_run))
 
 
-@app.command(rich_help_panel=_PROCESSES)
-def webhook(config: ConfigOption = None) -> None:
-    """Serve the admission webhook."""
-    from webhook import processes  # noqa: PLC0415
-    from webhook.config import load  # noqa: PLC0415
+def _add_process(name: str, summary: str) -> None:
+    @app.command(name, help=summary, rich_help_panel=_PROCESSES)
+    def _command(config: ConfigOption = None) -> None:
+        from webhook import processes  # noqa: PLC0415
+        from webhook.config import load  # noqa: PLC0415
 
-    processes.run_process(processes.serve_webhook, load(config))
-
-
-@app.command(rich_help_panel=_PROCESSES)
-def reconciler(config: ConfigOption = None) -> None:
-    """Run the reconciler: one replica leads, the others follow; all serve the read API."""
-    from webhook import processes  # noqa: PLC0415
-    from webhook.config import load  # noqa: PLC0415
-
-    processes.run_process(processes.serve_reconciler, load(config))
+        processes.run_process(processes.SERVE[name], load(config))
 
 
-@app.command(rich_help_panel=_PROCESSES)
-def hub(config: ConfigOption = None) -> None:
-    """Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md."""
-    from webhook import processes  # noqa: PLC0415
-    from webhook.config import load  # noqa: PLC0415
-
-    processes.run_process(processes.serve_hub, load(config))
+for _name, _summary in {
+    "webhook": "Serve the admission webhook.",
+    "reconciler": "Run the reconciler: one replica leads, the others follow; all serve the read API.",
+    "hub": "Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md.",
+}.items():
+    _add_process(_name, _summary)
 
 
 app.add_typer(policy_app, name="policy", rich_help_panel=_FILES)

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -191,6 +191,10 @@ async def serve_hub(config: Config, stop: asyncio.Event) -> None:
 
 def _identity(config: Config) -> str:
     return config.identity or os.environ.get("POD_NAME") or socket.gethostname()
+
+
+SERVE: Final = {"webhook": serve_webhook, "reconciler": serve_reconciler, "hub": serve_hub}
+"""By the name of the command."""
 
 
 def run_process(main: Callable[[Config, asyncio.Event], Coroutine[Any, Any, None]], config: Config) -> None:

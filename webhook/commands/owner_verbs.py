@@ -6,10 +6,10 @@ annotation for admission gates instead, which Kueue's users know: it leaves the 
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
@@ -17,7 +17,7 @@ from webhook.clock import SystemClock
 from webhook.cluster.waiting import OWNER_GATE
 from webhook.commands import terminal
 from webhook.commands.installed import stored_config
-from webhook.commands.show.reading import default_namespace, kind_and_name
+from webhook.commands.show.reading import default_namespace, kind_and_name, stored
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, Conflict, Forbidden, NotFound, TuttiError, WrongName
@@ -34,12 +34,8 @@ _PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 Kinds = Mapping[str, JobKind]
 
 
-class Verb(Protocol):
-    """What is done to KIND/NAME in a namespace; it returns what it did, and raises WrongName and ApiError."""
-
-    async def __call__(self, api: Api, job: str, namespace: str, kinds: Kinds = KINDS, /) -> str:
-        """Do it."""
-        ...
+Verb = Callable[[Api, str, str, Kinds], Coroutine[Any, Any, str]]
+"""What is done to KIND/NAME in a namespace, by these kinds; returns what it did, and raises WrongName and ApiError."""
 
 
 async def each(
@@ -112,7 +108,7 @@ def _until_unmoved(verb: Verb) -> Verb:
     """Return a verb that reads the job again where somebody, as the reconciler, has written to it meanwhile."""
 
     @wraps(verb)
-    async def repeated(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
+    async def repeated(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
         for pause_seconds in _PAUSES_SECONDS:
             try:
                 return await verb(api, job, namespace, kinds)
@@ -124,7 +120,7 @@ def _until_unmoved(verb: Verb) -> Verb:
 
 
 @_until_unmoved
-async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
+async def hold(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     """Keep a job from starting, or stop it whole, until ``release``."""
     kind, path, obj = await _find(api, job, namespace, kinds)
     if status.finished(kind, obj) is not None:
@@ -142,7 +138,7 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
 
 
 @_until_unmoved
-async def release(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
+async def release(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     """Let a held job wait for its turn again."""
     kind, path, obj = await _find(api, job, namespace, kinds)
     gates, patch = _gates(obj), dict[str, Any]()
@@ -157,7 +153,7 @@ async def release(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> s
     return f"{job}: waits for its turn again"
 
 
-async def cancel(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
+async def cancel(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     """Delete a job and its pods."""
     kind, path, obj = await _find(api, job, namespace, kinds)
     only_this = {"preconditions": {"uid": obj["metadata"]["uid"]}, "propagationPolicy": "Background"}
@@ -168,7 +164,7 @@ async def cancel(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> st
 
 
 @_until_unmoved
-async def top(api: Api, job: str, namespace: str, kinds: Kinds = KINDS) -> str:
+async def top(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     """Move a waiting job before all others of its priority in its queue. Raises Forbidden for who may not."""
     kind, path, obj = await _find(api, job, namespace, kinds)
     if status.finished(kind, obj) is not None or _is_admitted(obj):
@@ -200,13 +196,10 @@ def _kind_and_name(job: str, kinds: Kinds) -> tuple[JobKind, str]:
 
 async def _find(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKind, str, dict[str, Any]]:
     kind, name = _kind_and_name(job, kinds)
-    for served in kind.every_version:
-        path = object_path(served, namespace, name)
-        try:
-            return served, path, orjson.loads(await api.request("GET", path))
-        except NotFound:
-            continue
-    raise WrongName(f"there is no {kind.kind} {name!r} in namespace {namespace}")
+    found = await stored(api, kind, namespace, name)
+    if found is None:
+        raise WrongName(f"there is no {kind.kind} {name!r} in namespace {namespace}")
+    return found[0], object_path(found[0], namespace, name), found[1]
 
 
 async def _merge(api: Api, path: str, obj: dict[str, Any], patch: dict[str, Any]) -> None:

@@ -70,14 +70,14 @@ async def test_a_waiting_job_that_is_held_does_not_start_until_it_is_released() 
         await asyncio.sleep(3)
         await create(api, waiting_job(pods=3))
         await asyncio.sleep(3)
-        assert "does not start until" in await hold(api, "job/train", "team-a")
-        assert "is already held" in await hold(api, "job/train", "team-a")
+        assert "does not start until" in await hold(api, "job/train", "team-a", KINDS)
+        assert "is already held" in await hold(api, "job/train", "team-a", KINDS)
         with pytest.raises(WrongName, match="with --selector only KIND"):
-            await hold(api, "train", "team-a")
-        assert "is deleted" in await cancel(api, "job/first", "team-a")
+            await hold(api, "train", "team-a", KINDS)
+        assert "is deleted" in await cancel(api, "job/first", "team-a", KINDS)
         await asyncio.sleep(60)
         assert (await stored(api))["spec"]["suspend"]
-        assert "waits for its turn again" in await release(api, "job/train", "team-a")
+        assert "waits for its turn again" in await release(api, "job/train", "team-a", KINDS)
         await asyncio.sleep(5)
         job = await stored(api)
         assert not job["spec"]["suspend"]
@@ -94,7 +94,7 @@ async def test_a_change_is_made_to_a_job_that_was_written_to_meanwhile(verb: Ver
         await create(api, waiting_job(pods=3))
         await asyncio.sleep(3)
         if verb is release:
-            await hold(api, "job/train", "team-a")
+            await hold(api, "job/train", "team-a", KINDS)
         assert done in await verb(Busy(api), "job/train", "team-a", KINDS)
 
 
@@ -104,7 +104,7 @@ async def test_a_job_that_is_always_written_to_ends_in_the_conflict() -> None:
         await create(api, waiting_job(pods=3))
         await asyncio.sleep(3)
         with pytest.raises(Conflict):
-            await hold(Busy(api, times=100), "job/train", "team-a")
+            await hold(Busy(api, times=100), "job/train", "team-a", KINDS)
 
 
 def reached(monkeypatch: pytest.MonkeyPatch, api: Api) -> None:
@@ -163,7 +163,7 @@ async def test_a_running_job_that_is_held_stops_whole() -> None:
         await create(api, waiting_job(pods=3))
         await asyncio.sleep(5)
         assert not (await stored(api))["spec"]["suspend"]
-        assert "all its pods stop at once" in await hold(api, "job/train", "team-a")
+        assert "all its pods stop at once" in await hold(api, "job/train", "team-a", KINDS)
         await asyncio.sleep(60)
         assert (await stored(api))["spec"]["suspend"]
         assert names.HOLD in (await stored(api))["metadata"]["annotations"]
@@ -175,18 +175,18 @@ async def test_the_gates_of_others_stay_when_a_job_is_held_and_released() -> Non
         job["metadata"]["annotations"] = {names.ADMISSION_GATES: "acme.com/budget"}
         await create(api, job)
         for verb, left in ((hold, "acme.com/budget,tutti.dev/owner"), (release, "acme.com/budget")):
-            await verb(api, "jobs/train", "team-a")
+            await verb(api, "jobs/train", "team-a", KINDS)
             assert (await stored(api))["metadata"]["annotations"][names.ADMISSION_GATES] == left
-        assert "is not held" in await release(api, "job/train", "team-a")
+        assert "is not held" in await release(api, "job/train", "team-a", KINDS)
 
 
 async def test_a_job_that_is_not_there_is_named() -> None:
     async with cluster() as api:
         for job, part in (("job/nope", "no Job 'nope'"), ("gizmo/nope", "not a job kind"), ("nope", "write KIND/NAME")):
             with pytest.raises(WrongName, match=part):
-                await hold(api, job, "team-a")
+                await hold(api, job, "team-a", KINDS)
         await create(api, waiting_job())
-        await cancel(api, "job/train", "team-a")
+        await cancel(api, "job/train", "team-a", KINDS)
         await asyncio.sleep(30)
         with pytest.raises(NotFound):
             await stored(api)
@@ -227,11 +227,11 @@ async def test_a_waiting_job_that_is_moved_to_the_top_starts_before_an_older_one
         for name in ("runs", "older", "younger"):
             await create(api, waiting_job(name, pods=3))
             await asyncio.sleep(3)
-        assert "first of its priority" in await top(api, "job/younger", "team-a")
+        assert "first of its priority" in await top(api, "job/younger", "team-a", KINDS)
         with pytest.raises(WrongName, match="is not waiting"):
-            await top(api, "job/runs", "team-a")
+            await top(api, "job/runs", "team-a", KINDS)
         await asyncio.sleep(2)
-        await cancel(api, "job/runs", "team-a")
+        await cancel(api, "job/runs", "team-a", KINDS)
         await asyncio.sleep(60)
         assert not (await stored(api, "younger"))["spec"]["suspend"]
         assert (await stored(api, "older"))["spec"]["suspend"]
