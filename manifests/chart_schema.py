@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from webhook.config import Config
-from webhook.kueue_settings import Section
+from webhook.untyped.forms import Section
 
 Schema = dict[str, Any]
 

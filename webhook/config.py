@@ -4,25 +4,24 @@ import difflib
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from webhook.core.model.policy import NodeFit
 from webhook.core.model.settings import EngineSettings, Transformation, UsageDecay
-from webhook.core.notation import names, quantity
+from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
 from webhook.errors import WrongInput, in_words
 from webhook.jobs.pricing.context import NetworkTier
-from webhook.jobs.pricing.injections import Injection
+from webhook.jobs.pricing.injections import AddedContainer
 from webhook.kueue_settings import (
     LONGEST_SECONDS,
     AdmissionFairSharing,
     FairSharing,
     Resources,
-    Section,
     WaitForPodsReady,
 )
 from webhook.untyped import yaml_text
-from webhook.untyped.forms import said
+from webhook.untyped.forms import Section, said
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Patience = Annotated[float, Field(gt=0, le=LONGEST_SECONDS)]
@@ -67,42 +66,6 @@ class Listen(Section):
     webhook_port: Port = 9443
     visibility_port: Port = 9444
     health_port: Port = 8080
-
-
-class AddedContainer(Section):
-    """A container that an injector adds to the pods that it picks: to all where nothing says which."""
-
-    name: Annotated[str, Field(min_length=1)]
-    requests: dict[str, str] = Field(default_factory=dict)
-    limits: dict[str, str] = Field(default_factory=dict)
-    pod_labels: dict[str, str] = Field(default_factory=dict, alias="podLabels")
-    namespace_labels: dict[str, str] = Field(default_factory=dict, alias="namespaceLabels")
-    images: tuple[str, ...] = ()
-    """Patterns; a template that has such a container itself gets no other."""
-    ends: bool = False
-    """An init container that ends before the others start."""
-
-    @field_validator("requests", "limits", mode="before")
-    @classmethod
-    def _are_quantities(cls, amounts: Any) -> Any:
-        if not isinstance(amounts, dict):
-            return amounts
-        for name, amount in amounts.items():
-            try:
-                quantity.parse(amount)
-            except quantity.QuantityError as error:
-                raise ValueError(f"{name}: {error}") from None
-        return {name: str(amount) for name, amount in amounts.items()}
-
-
-class Tier(Section):
-    """A tier of Volcano's HyperNodes, and the node label that tells these apart."""
-
-    tier: Annotated[int, Field(ge=1)]
-    node_label: Annotated[str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9][-A-Za-z0-9_.]{0,62}$")] = (
-        Field(alias="nodeLabel")
-    )
-    name: str = ""
 
 
 class Reviewers(Section):
@@ -157,7 +120,7 @@ class Config(Section):
     exempt_namespaces: tuple[str, ...] = ("kube-system", "kube-public", "kube-node-lease")
     node_fit: NodeFit = Field(default=NodeFit.ENFORCE, alias="nodeFit")
     """For flavors without the annotation that says it, and for gangs without a queue."""
-    volcano_tiers: tuple[Tier, ...] = Field(default=(), alias="networkTiers")
+    network_tiers: tuple[NetworkTier, ...] = Field(default=(), alias="networkTiers")
     """What ``networkTopology`` of Volcano's jobs means by its tiers."""
     hide_neighbours: bool = False
     """Reasons, events and refusals name no jobs of other namespaces."""
@@ -190,16 +153,6 @@ class Config(Section):
         """The same for a Workload of Kueue's, which waits as Kueue does by default where nothing is written."""
         return self.starting if "start" in self.model_fields_set else _start_of(self.wait_for_pods_ready)
 
-    @property
-    def injections(self) -> tuple[Injection, ...]:
-        """What injectors add to pods, as jobs are read with it."""
-        return tuple(Injection(**dict(each)) for each in self.added_containers)
-
-    @property
-    def network_tiers(self) -> tuple[NetworkTier, ...]:
-        """Volcano's tiers, as jobs are read with them."""
-        return tuple(NetworkTier(**dict(each)) for each in self.volcano_tiers)
-
 
 def _start_of(written: WaitForPodsReady | None) -> Start:
     wait = written or WaitForPodsReady()
@@ -229,14 +182,6 @@ _KUEUE_ALONE: Final = {
     "resources.deviceClassMappings": "remove it: devices claimed from device classes are not charged",
 }
 """What changes Kueue's decisions, or is in each of its files, and what to do here instead."""
-
-
-_FIXED: Final = {
-    "namespace": f"remove it: Tutti, its ledger and tutti-policy are in {names.SYSTEM_NAMESPACE}",
-    "ledger_name": f"remove it: the ledger is the ConfigMap {names.LEDGER_NAME} of {names.SYSTEM_NAMESPACE}",
-    "reconciler_user": f"remove it: the account tutti-reconciler of {names.SYSTEM_NAMESPACE} starts jobs",
-}
-"""Names that could be set once. Registrations and admission policies know one, and judge nothing of another."""
 
 
 def engine_settings(config: Config) -> EngineSettings:
@@ -290,8 +235,6 @@ def _problem(where: str, item: Any) -> Problem:
     value, why, fix = repr(item["input"])[:64], said(item), "see docs/configuration.md"
     if path in _KUEUE_ALONE:
         why, fix = "is a setting of Kueue's that Tutti does not have", _KUEUE_ALONE[path]
-    elif path in _FIXED:
-        why, fix = "no admission policy judges another name", _FIXED[path]
     elif item["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(item["loc"][-1]), _key_names(Config), n=1)
         why, fix = "there is no such key", (f"perhaps {near[0]}; " if near else "") + fix

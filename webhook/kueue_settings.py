@@ -3,18 +3,13 @@
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from webhook.core.notation import quantity
+from webhook.untyped.forms import Section
 
 LONGEST_SECONDS: Final = 2**31 - 1
 """How long a gang may be waited for: as many seconds as Kueue can say."""
-
-
-class Section(BaseModel):
-    """Base of all sections: immutable, and a misspelt key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class KueueSection(Section):

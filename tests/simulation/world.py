@@ -35,10 +35,11 @@ from tests.simulation.shut_kinds import ShutKinds
 from tests.simulation.weather import Weather
 from webhook import assembly
 from webhook.clock import ApiServersClock, Clock, LoopClock
-from webhook.config import AddedContainer, Config
+from webhook.config import Config
 from webhook.controllers.ledger.errors import SetBack
 from webhook.core.notation.names import LEDGER_NAME
 from webhook.errors import ApiError
+from webhook.jobs.pricing.injections import AddedContainer
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.kueue_settings import Resources

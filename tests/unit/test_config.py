@@ -48,14 +48,6 @@ def test_the_start_is_written_once() -> None:
     assert "write one of them" in found.why
 
 
-@pytest.mark.parametrize("key", ["namespace", "ledger_name", "reconciler_user"])
-def test_a_name_that_policies_know_is_not_set(key: str) -> None:
-    found = refused(f"{key}: other")
-    assert (found.path, found.value) == (f"config.yaml#{key}", "'other'")
-    assert found.why == "no admission policy judges another name"
-    assert found.fix.startswith("remove it: ")
-
-
 @pytest.mark.parametrize("strategies", ["[LessThanInitialShare, LessThanOrEqualToFinalShare]", "[Sometimes]", "[]", ""])
 def test_only_kueues_lists_of_strategies_are_strategies(strategies: str) -> None:
     assert "fairSharing.preemptionStrategies" in refused(f"fairSharing: {{preemptionStrategies: {strategies}}}").path

@@ -49,7 +49,7 @@ class KeptObjects:
             training_runtimes=self._meanings("trainingruntimes", "clustertrainingruntimes"),
         )
         context = replace(context, network_tiers=tiers(config.network_tiers, view.policy.hyper_nodes))
-        return with_injections(context, config.injections, view.namespaces)
+        return with_injections(context, config.added_containers, view.namespaces)
 
     def _meanings(self, *feeds: str) -> list[Mapping[str, Any]]:
         return [meaning(document) for document in self.documents(*feeds)]

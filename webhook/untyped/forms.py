@@ -1,11 +1,33 @@
-"""What pydantic finds wrong with something an operator wrote, as problems."""
+"""What operators write in files: the form that all of it has, and what pydantic finds wrong with it, as problems."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from webhook.core.notation import quantity
 from webhook.core.notation.problem import Problem, Unreadable, shown
+
+
+class Section(BaseModel):
+    """Base of all sections: immutable, and a misspelt key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+def _amounts(value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    for name, amount in value.items():
+        try:
+            quantity.parse(amount)
+        except quantity.QuantityError as error:
+            raise Unreadable.of(error.problem.within(str(name))) from None
+    return {name: str(amount) for name, amount in value.items()}
+
+
+Amounts = Annotated[dict[str, str], BeforeValidator(_amounts)]
+"""Resources to quantities."""
 
 
 def problems_of(error: ValidationError, where: str, separator: str) -> tuple[Problem, ...]:

@@ -10,12 +10,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from webhook.core.notation.problem import Problem, Unreadable
 from webhook.errors import WrongInput
 from webhook.untyped import yaml_text
-from webhook.untyped.forms import problems_of
+from webhook.untyped.forms import Section, problems_of
 
 SHIPPED: Final = "compute_classes.yaml"
 _SIZES_FIX: Final = "write GiB as '2-16', '32/64/128' or 1800"
@@ -88,11 +88,7 @@ def _shapes(table: object) -> Shapes:
 ShapeTable = Annotated[Shapes, BeforeValidator(_shapes)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class Labels(_Strict):
+class Labels(Section):
     """Label keys."""
 
     compute_class: str = Field(alias="class")
@@ -100,7 +96,7 @@ class Labels(_Strict):
     model: str
 
 
-class ComputeClass(_Strict):
+class ComputeClass(Section):
     """What one class allows."""
 
     qos: tuple[str, ...]
@@ -113,7 +109,7 @@ class ComputeClass(_Strict):
     gpu_counts: tuple[int, ...] = Field((), alias="gpuCounts")
 
 
-class ComputeClassCatalog(_Strict):
+class ComputeClassCatalog(Section):
     """A loaded catalog."""
 
     schema_: Literal[1] = Field(alias="schema")

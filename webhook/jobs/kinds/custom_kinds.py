@@ -19,10 +19,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
-from webhook.core.notation import quantity
 from webhook.core.notation.problem import Problem, Unreadable
 from webhook.errors import WrongInput
 from webhook.jobs.kinds.kind import (
@@ -36,7 +35,7 @@ from webhook.jobs.kinds.kind import (
     TemplateChange,
 )
 from webhook.untyped import paths
-from webhook.untyped.forms import problems_of
+from webhook.untyped.forms import Amounts, Section, problems_of
 from webhook.untyped.paths import Path
 
 
@@ -63,8 +62,8 @@ Plains = Annotated[tuple[Plain, ...], BeforeValidator(_listed)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, alias_generator=to_camel)
+class _Strict(Section):
+    model_config = ConfigDict(alias_generator=to_camel)
 
 
 class _SignalForm(_Strict):
@@ -136,23 +135,9 @@ class _PodSetForm(_Strict):
         )
 
 
-def _amounts(value: object) -> object:
-    if not isinstance(value, dict):
-        return value
-    for name, amount in value.items():
-        try:
-            quantity.parse(amount)
-        except quantity.QuantityError as error:
-            raise Unreadable.of(error.problem.within(str(name))) from None
-    return {name: str(amount) for name, amount in value.items()}
-
-
-Amounts = Annotated[dict[str, str], BeforeValidator(_amounts)]
-
-
 class _AddedForm(_Strict):
-    requests: Amounts = {}
-    limits: Amounts = {}
+    requests: Amounts = Field(default={})
+    limits: Amounts = Field(default={})
     pod_sets: Texts = ()
     but: Texts = ()
     beside: str = ""

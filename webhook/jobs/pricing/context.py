@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from webhook.jobs.pricing.injections import Injection
+from pydantic import Field
+
+from webhook.jobs.pricing.injections import AddedContainer
+from webhook.untyped.forms import Section
 
 CONTEXT_PATHS: Final = {
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -16,13 +19,14 @@ CONTEXT_PATHS: Final = {
 """What jobs are read with."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkTier:
-    """Which node label tells the HyperNodes of one of Volcano's tiers apart."""
+class NetworkTier(Section):
+    """A tier of Volcano's HyperNodes, and the node label that tells these apart."""
 
-    tier: int
+    tier: Annotated[int, Field(ge=1)]
     """1 is the narrowest."""
-    node_label: str
+    node_label: Annotated[str, Field(pattern=r"^([a-z0-9][-a-z0-9.]{0,252}/)?[A-Za-z0-9][-A-Za-z0-9_.]{0,62}$")] = (
+        Field(alias="nodeLabel")
+    )
     name: str = ""
     """What ``highestTierName`` calls it."""
 
@@ -53,7 +57,7 @@ class ReadContext:
     """By name, those that add anything."""
     training_runtimes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     """(namespace, name) to the TrainingRuntime object a TrainJob may refer to; cluster-wide ones under ("", name)."""
-    injections: tuple[Injection, ...] = ()
+    injections: tuple[AddedContainer, ...] = ()
     """Containers that others add to pods at their creation."""
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Namespace to those of its labels by which ``injections`` pick it."""
@@ -107,7 +111,7 @@ def _runtime_class(item: Mapping[str, Any]) -> RuntimeClass:
 
 
 def with_injections(
-    context: ReadContext, injections: tuple[Injection, ...], namespaces: Mapping[str, Mapping[str, str]]
+    context: ReadContext, injections: tuple[AddedContainer, ...], namespaces: Mapping[str, Mapping[str, str]]
 ) -> ReadContext:
     """Return the context in which others add containers to pods; ``namespaces`` are all of them, with their labels."""
     picking = {key for injection in injections for key in injection.namespace_labels}

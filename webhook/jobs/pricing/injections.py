@@ -5,24 +5,27 @@ and so reserved, charged and let pass. A container that nobody named makes its p
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from pydantic import Field
+
+from webhook.untyped.forms import Amounts, Section
 from webhook.untyped.values import mappings
 
 _LISTS: Final = ("containers", "initContainers")
 
 
-@dataclass(frozen=True, slots=True)
-class Injection:
-    """One container that an injector adds to the pods that it picks by their labels or their namespace's."""
+class AddedContainer(Section):
+    """One container that an injector adds to the pods that it picks by their labels or their namespace's: to all where
+    nothing says which.
+    """
 
-    name: str
-    requests: Mapping[str, str] = field(default_factory=dict)
-    limits: Mapping[str, str] = field(default_factory=dict)
-    pod_labels: Mapping[str, str] = field(default_factory=dict)
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    name: Annotated[str, Field(min_length=1)]
+    requests: Amounts = Field(default={})
+    limits: Amounts = Field(default={})
+    pod_labels: dict[str, str] = Field(default={}, alias="podLabels")
+    namespace_labels: dict[str, str] = Field(default={}, alias="namespaceLabels")
     images: tuple[str, ...] = ()
     """Patterns of its image: a template that has such a container, or one of its name, does not get another."""
     ends: bool = False

@@ -42,7 +42,7 @@ def tiers(configured: tuple[NetworkTier, ...], hyper_nodes: Sequence[HyperNode])
     for each in hyper_nodes:
         known = found.get(each.tier)
         if known is None or (each.tier_name and not known.name):
-            found[each.tier] = NetworkTier(each.tier, tier_label(each.tier), each.tier_name)
+            found[each.tier] = NetworkTier(tier=each.tier, nodeLabel=tier_label(each.tier), name=each.tier_name)
     return configured or tuple(found[number] for number in sorted(found))
 
 

@@ -82,7 +82,7 @@ def build(objects: Iterable[Object], config: Config, now: float) -> World:
     context, problems = classes.read(ranked_with, dict(world.view.policy.priority_classes))
     world.problems += problems
     context = replace(context, network_tiers=tiers(config.network_tiers, world.view.policy.hyper_nodes))
-    context = with_injections(context, config.injections, world.view.namespaces)
+    context = with_injections(context, config.added_containers, world.view.namespaces)
     settings = engine_settings(config)
     around = Surroundings(
         context, world.view.policy, settings, now, config.starting_in_kueue, config.wait_for_pods_ready is not None

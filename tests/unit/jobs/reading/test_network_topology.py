@@ -12,7 +12,9 @@ from webhook.jobs.reading.gang import read_gang
 from webhook.jobs.reading.network_topology import of_group, tiers, wanted
 
 KIND = KINDS["Job.batch.volcano.sh"]
-TIERS = ReadContext(network_tiers=(NetworkTier(1, "rack"), NetworkTier(2, "block", "spine")))
+TIERS = ReadContext(
+    network_tiers=(NetworkTier(tier=1, nodeLabel="rack"), NetworkTier(tier=2, nodeLabel="block", name="spine"))
+)
 HARD_1, HARD_2 = {"mode": "hard", "highestTierAllowed": 1}, {"mode": "hard", "highestTierAllowed": 2}
 RACK = Nearness("rack", required=True, path=("rack",))
 BLOCK = Nearness("block", required=True, path=("block", "rack"))
@@ -157,7 +159,10 @@ def test_plain_pods_of_a_pod_group_are_to_be_in_one_domain_together() -> None:
 
 def test_hyper_nodes_make_tiers_where_the_configuration_names_none() -> None:
     one, three = "topology.volcano.sh/tier-1", "topology.volcano.sh/tier-3"
-    assert OF_HYPER_NODES.network_tiers == (NetworkTier(1, one), NetworkTier(3, three, "spine"))
+    assert OF_HYPER_NODES.network_tiers == (
+        NetworkTier(tier=1, nodeLabel=one),
+        NetworkTier(tier=3, nodeLabel=three, name="spine"),
+    )
     assert tiers(TIERS.network_tiers, HYPER_NODES) == TIERS.network_tiers
     both = Nearness(three, required=True, path=(three, one))
     for stated, found in (

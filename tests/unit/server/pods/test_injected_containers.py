@@ -32,7 +32,7 @@ NAMED = {"name": "istio-proxy", "requests": {"cpu": "100m"}, "limits": {"cpu": 2
 def context(*added: dict[str, Any], labels: dict[str, str] | None = None) -> ReadContext:
     """Return how jobs are read with this configuration in a namespace with these labels."""
     config = Config.model_validate({"addedContainers": list(added)})
-    return with_injections(ReadContext(), config.injections, {"team-a": labels or {}})
+    return with_injections(ReadContext(), config.added_containers, {"team-a": labels or {}})
 
 
 def priced(around: ReadContext, obj: dict[str, Any]) -> PodPrice:

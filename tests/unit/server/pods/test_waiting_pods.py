@@ -192,8 +192,16 @@ async def test_an_opt_in_label_on_a_single_pod_is_warned_about_still(fenced: Rev
     ("spec", "tiers", "said"),
     [
         ({"networkTopology": {"mode": "hard", "highestTierAllowed": 2}}, (), "spec.networkTopology of PodGroup ring"),
-        ({"networkTopology": {"mode": "hard", "highestTierAllowed": 2}}, (NetworkTier(2, "block"),), None),
-        ({"subGroupPolicy": [{"name": "a"}]}, (NetworkTier(2, "block"),), "spec.subGroupPolicy of PodGroup ring"),
+        (
+            {"networkTopology": {"mode": "hard", "highestTierAllowed": 2}},
+            (NetworkTier(tier=2, nodeLabel="block"),),
+            None,
+        ),
+        (
+            {"subGroupPolicy": [{"name": "a"}]},
+            (NetworkTier(tier=2, nodeLabel="block"),),
+            "spec.subGroupPolicy of PodGroup ring",
+        ),
     ],
     ids=["no label for its tier", "a label for its tier", "groups within the group"],
 )
