@@ -31,12 +31,19 @@ class SystemClock:
         return time.time()
 
 
-class SteadyClock:
-    """The machine's clock as it was when this was made, and the time that has passed since: it is never set.
+AGREES_SECONDS: Final = 2.0
+"""The API server says whole seconds, and takes a while to answer."""
+
+
+class ApiServersClock:
+    """A clock that is set once, to what the API server's said first, and counts on from there: all leaders of a cluster
+    have that in common. Before the first answer, and where the machine's clock agrees, that is finer, and stands.
 
     A clock that jumps must not decide that a gang's time is used up. The time that a machine sleeps counts too, where
     the system can count it.
     """
+
+    _set = False
 
     def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] | None = None) -> None:
         """``elapsed`` are seconds since any moment."""
@@ -46,19 +53,6 @@ class SteadyClock:
     def now(self) -> float:
         """Return Unix time in seconds."""
         return self._start_seconds + self._elapsed()
-
-
-AGREES_SECONDS: Final = 2.0
-"""The API server says whole seconds, and takes a while to answer."""
-
-
-class ApiServersClock(SteadyClock):
-    """A steady clock that starts from what the API server's said first: all leaders of a cluster have that in common.
-
-    Before the first answer, and where the machine's clock agrees, it starts from that, which is finer.
-    """
-
-    _set = False
 
     def heard(self, unix_seconds: float) -> float:
         """Take what an answer says of the time; return how far ahead the machine's clock was found, 0 if it agrees.

@@ -70,33 +70,27 @@ class PolicyUnion:
 
     def _gather(self) -> None:
         parts = self._fragments
-        for name in self._collect(self._queues, ((queue.name, queue, f) for f in parts for queue in f.queues)):
-            queue, fragment = self._queues[name]
+        clashes = self._collect(self._queues, ((queue.name, queue, f) for f in parts for queue in f.queues))
+        for name, (queue, fragment) in clashes.items():
             why = f"two objects define the queue {name!r}; remove one of them"
             self._queues[name] = (Queue(name, queue.dialect, inactive=why), fragment)
         kueues = [fragment for fragment in parts if fragment.source.group == kueue.GROUP]
-        for flavor in self._collect(self._flavors, ((flavor.name, flavor, f) for f in kueues for flavor in f.flavors)):
-            del self._flavors[flavor]
-        for topology in self._collect(self._topologies, ((each.name, each, f) for f in parts for each in f.topologies)):
-            del self._topologies[topology]
-        for each in self._collect(self._hyper_nodes, ((each.name, each, f) for f in parts for each in f.hyper_nodes)):
-            del self._hyper_nodes[each]
-        for handle in self._collect(
+        self._collect(self._flavors, ((each.name, each, f) for f in kueues for each in f.flavors))
+        self._collect(self._topologies, ((each.name, each, f) for f in parts for each in f.topologies))
+        self._collect(self._hyper_nodes, ((each.name, each, f) for f in parts for each in f.hyper_nodes))
+        self._collect(
             self._local_queues, (((local.namespace, local.name), local, f) for f in parts for local in f.local_queues)
-        ):
-            del self._local_queues[handle]
-        for name in self._collect(
-            self._priority_classes, ((name, value, f) for f in parts for name, value in f.priority_classes.items())
-        ):
-            del self._priority_classes[name]
+        )
+        classes = ((name, value, f) for f in parts for name, value in f.priority_classes.items())
+        self._collect(self._priority_classes, classes)
         for fragment in parts:
             for cohort in fragment.cohorts:
                 self._add_cohort(cohort, fragment)
 
     def _collect(
         self, table: MutableMapping[Key, tuple[Thing, Fragment]], things: Iterable[tuple[Key, Thing, Fragment]]
-    ) -> set[Key]:
-        """Fill a table; note at both objects what two of them define, and return the keys of it."""
+    ) -> dict[Key, tuple[Thing, Fragment]]:
+        """Fill a table but for what two objects define: that is noted at both, and returned."""
         clashes = set()
         for key, thing, fragment in things:
             known = table.setdefault(key, (thing, fragment))[1]
@@ -107,7 +101,7 @@ class PolicyUnion:
                 if one.source != other.source:
                     message = f"{other.source} defines it too, so neither is used"
                     self._note(one, "/metadata/name", one.source.name, message, "rename one of them", warning=False)
-        return clashes
+        return {key: table.pop(key) for key in clashes}
 
     def _add_cohort(self, cohort: Cohort, fragment: Fragment) -> None:
         known = self._cohorts.get(cohort.name)

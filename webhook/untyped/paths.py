@@ -1,6 +1,6 @@
 """Paths into JSON objects: dotted text in configuration, tuples in code, JSON pointers (RFC 6901) in patches."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -37,6 +37,17 @@ def find(node: Any, path: Path) -> Any:
         if not isinstance(node, dict):
             return None
         node = node.get(key)
+    return node
+
+
+def find_at(node: Any, place: Iterable[str | int]) -> Any:
+    """Return what is at ``place``, which may lead through lists, or None where anything on the way is missing."""
+    for key in place:
+        if isinstance(node, list):
+            is_index = isinstance(key, int) or (key.isdecimal() and len(key) < 10)  # int() refuses thousands of digits.
+            node = node[int(key)] if is_index and int(key) < len(node) else None
+        else:
+            node = node.get(key) if isinstance(node, dict) else None
     return node
 
 

@@ -5,7 +5,7 @@ and leaves some pending for ever. Each rule says so at the door, in its configur
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -26,23 +26,11 @@ class Finding:
     """One broken rule: where, what, why, and how to mend it."""
 
     rule: Rule
-    mode: Mode
     problem: Problem
     """Its path is dotted, from the object's root."""
     changes: Mapping[str, Any] = field(default_factory=dict)
     """For mode mutate: JSON pointer within the pod template to the value to ``add`` there."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Breach:
-    """A finding whose mode is still to be looked up."""
-
-    rule: Rule
-    path: str
-    value: str
-    why: str
-    fix: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    mode: Mode = Mode.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +61,10 @@ def check(
     pods = [_pod(path, template, catalog) for path, template in pod_templates]
     if not any(pod.stated for pod in pods):
         return []
-    breaches = [breach for pod in pods if pod.stated for breach in _check_pod(pod, catalog)]
-    breaches += _check_gang(pods, catalog, has_pod_group)
-    return [_finding(breach, mode) for breach in breaches if (mode := catalog.mode(breach.rule)) is not Mode.OFF]
-
-
-def _finding(breach: _Breach, mode: Mode) -> Finding:
-    changes = breach.changes if mode is Mode.MUTATE else {}
-    problem = Problem(breach.path, breach.value, breach.why, breach.fix)
-    return Finding(breach.rule, mode, problem, changes)
+    found = [finding for pod in pods if pod.stated for finding in _check_pod(pod, catalog)]
+    found += _check_gang(pods, catalog, has_pod_group)
+    judged = [replace(each, mode=mode) for each in found if (mode := catalog.mode(each.rule)) is not Mode.OFF]
+    return [each if each.mode is Mode.MUTATE else replace(each, changes={}) for each in judged]
 
 
 def _pod(path: str, template: Mapping[str, Any], catalog: ComputeClassCatalog) -> _Pod:
@@ -94,11 +77,11 @@ def _pod(path: str, template: Mapping[str, Any], catalog: ComputeClassCatalog) -
     return _Pod(path, labels, annotations, spec, name, catalog.classes.get(name), stated)
 
 
-def _check_pod(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+def _check_pod(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[Finding]:
     place = pod.at("metadata", "labels", catalog.labels.compute_class)
     if pod.compute_class is None:
         fix = f"write one of {', '.join(catalog.classes)}"
-        yield _Breach(Rule.KNOWN_CLASS, place, pod.name, "is not a compute class", fix)
+        yield Finding(Rule.KNOWN_CLASS, Problem(place, pod.name, "is not a compute class", fix))
         return
     yield from _check_qos(pod, pod.compute_class, catalog)
     if pod.compute_class.gpu:
@@ -107,42 +90,42 @@ def _check_pod(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
     for field_name in _HOST_FIELDS:
         if pod.spec.get(field_name) is True:
             where, message = pod.at("spec", field_name), "the platform sets it to false"
-            yield _Breach(Rule.HOST_NAMESPACES, where, "true", message, "leave it out")
+            yield Finding(Rule.HOST_NAMESPACES, Problem(where, "true", message, "leave it out"))
     yield from _check_size(pod, pod.compute_class, catalog)
 
 
-def _check_qos(pod: _Pod, compute_class: ComputeClass, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+def _check_qos(pod: _Pod, compute_class: ComputeClass, catalog: ComputeClassCatalog) -> Iterator[Finding]:
     qos = pod.labels.get(catalog.labels.qos)
     if qos is None:
         return
     place = pod.at("metadata", "labels", catalog.labels.qos)
     if qos not in catalog.qos:
         fix = f"write one of {', '.join(catalog.qos)}"
-        yield _Breach(Rule.KNOWN_QOS, place, str(qos), "is not a compute QoS", fix)
+        yield Finding(Rule.KNOWN_QOS, Problem(place, str(qos), "is not a compute QoS", fix))
     elif qos not in compute_class.qos:
         message, fix = f"class {pod.name} does not offer it", f"write one of {', '.join(compute_class.qos)}"
-        yield _Breach(Rule.CLASS_QOS, place, str(qos), message, fix)
+        yield Finding(Rule.CLASS_QOS, Problem(place, str(qos), message, fix))
 
 
-def _check_model(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+def _check_model(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[Finding]:
     model = _model(pod, catalog)
     place = pod.at("metadata", "labels", catalog.labels.model)
     if model is None:
         fix = f"name a GPU model there or in spec.nodeSelector, for example {next(iter(catalog.models), 'a series')}"
-        yield _Breach(Rule.GPU_MODEL, place, "absent", f"class {pod.name} needs a GPU model", fix)
+        yield Finding(Rule.GPU_MODEL, Problem(place, "absent", f"class {pod.name} needs a GPU model", fix))
     elif pod.compute_class is not None and pod.compute_class.tables and model not in catalog.models:
         fix = f"write one of {', '.join(catalog.models)}, or add the model to the catalog"
-        yield _Breach(Rule.KNOWN_MODEL, place, model, f"no table of catalog {catalog.version} has it", fix)
+        yield Finding(Rule.KNOWN_MODEL, Problem(place, model, f"no table of catalog {catalog.version} has it", fix))
 
 
-def _check_annotations(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+def _check_annotations(pod: _Pod, catalog: ComputeClassCatalog) -> Iterator[Finding]:
     for name in catalog.cpu_only_annotations:
         if name in pod.annotations:
             where, message = pod.at("metadata", "annotations", name), f"class {pod.name} does not take it"
-            yield _Breach(Rule.CPU_ANNOTATION, where, str(pod.annotations[name]), message, "leave it out")
+            yield Finding(Rule.CPU_ANNOTATION, Problem(where, str(pod.annotations[name]), message, "leave it out"))
 
 
-def _check_size(pod: _Pod, compute_class: ComputeClass, catalog: ComputeClassCatalog) -> Iterator[_Breach]:
+def _check_size(pod: _Pod, compute_class: ComputeClass, catalog: ComputeClassCatalog) -> Iterator[Finding]:
     try:
         cost = price(pod.spec)
     except Unreadable:
@@ -153,7 +136,7 @@ def _check_size(pod: _Pod, compute_class: ComputeClass, catalog: ComputeClassCat
     if not compute_class.gpu:
         if cards:
             message, fix = f"class {pod.name} has no GPUs", f"write a GPU class in {catalog.labels.compute_class}"
-            yield _Breach(Rule.GPU_IN_CPU_CLASS, place, f"{quantity.render(cards)} GPUs", message, fix)
+            yield Finding(Rule.GPU_IN_CPU_CLASS, Problem(place, f"{quantity.render(cards)} GPUs", message, fix))
     else:
         yield from _check_guaranteed(pod)
     shapes = compute_class.shapes
@@ -163,14 +146,14 @@ def _check_size(pod: _Pod, compute_class: ComputeClass, catalog: ComputeClassCat
         if counts and cards not in [count * MILLI for count in counts]:
             message = f"class {pod.name} offers no such number of GPUs a pod"
             fix = f"ask one of {', '.join(map(str, counts))}"
-            yield _Breach(Rule.GPU_COUNT, place, f"{quantity.render(cards)} GPUs", message, fix)
+            yield Finding(Rule.GPU_COUNT, Problem(place, f"{quantity.render(cards)} GPUs", message, fix))
             return
         shapes = tables.get(cards // MILLI)
     if shapes:
         yield from _check_shape(pod, shapes, size)
 
 
-def _check_shape(pod: _Pod, shapes: Shapes, size: Mapping[str, int]) -> Iterator[_Breach]:
+def _check_shape(pod: _Pod, shapes: Shapes, size: Mapping[str, int]) -> Iterator[Finding]:
     cpu, memory = Decimal(size.get("cpu", 0)) / MILLI, Decimal(size.get("memory", 0)) / _GIB
     if not cpu and not memory:
         return
@@ -182,11 +165,13 @@ def _check_shape(pod: _Pod, shapes: Shapes, size: Mapping[str, int]) -> Iterator
     if best is None:
         largest = max(shapes)
         fix = f"ask at most {largest:g} vCPU, {shapes[largest][-1]:g} GiB a pod"
-        yield _Breach(Rule.SHAPE, place, value, f"class {pod.name} has no shape this large", fix)
+        yield Finding(Rule.SHAPE, Problem(place, value, f"class {pod.name} has no shape this large", fix))
         return
     message = f"is not a shape of class {pod.name}; the platform raises it to {best[0]:g} vCPU, {best[1]:g} GiB"
     changes = _grown(pod, size, int(best[0] * MILLI), int(best[1] * _GIB))
-    yield _Breach(Rule.SHAPE, place, value, message, "ask that size, so that quota counts what you get", changes)
+    yield Finding(
+        Rule.SHAPE, Problem(place, value, message, "ask that size, so that quota counts what you get"), changes
+    )
 
 
 def _grown(pod: _Pod, size: Mapping[str, int], cpu: int, memory: int) -> Mapping[str, Any]:
@@ -204,7 +189,7 @@ def _grown(pod: _Pod, size: Mapping[str, int], cpu: int, memory: int) -> Mapping
     return {"/spec/containers/0/resources": {**resources, "requests": requests, "limits": limits}}
 
 
-def _check_guaranteed(pod: _Pod) -> Iterator[_Breach]:
+def _check_guaranteed(pod: _Pod) -> Iterator[Finding]:
     containers = pod.spec.get("containers")
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
         resources = paths.find_mapping(container, ("resources",))
@@ -217,32 +202,32 @@ def _check_guaranteed(pod: _Pod) -> Iterator[_Breach]:
             changed = {**resources, "requests": {**requests, **{name: limits[name] for name in differing}}}
             changes = {f"/spec/containers/{index}/resources": changed}
             value = str(requests[differing[0]])
-            yield _Breach(Rule.GUARANTEED, where, value, message, "write requests equal to limits", changes)
+            yield Finding(Rule.GUARANTEED, Problem(where, value, message, "write requests equal to limits"), changes)
 
 
 def _differs(left: object, right: object) -> bool:
     return quantity.parse(left) != quantity.parse(right)
 
 
-def _check_gang(pods: Sequence[_Pod], catalog: ComputeClassCatalog, has_pod_group: bool) -> Iterator[_Breach]:
+def _check_gang(pods: Sequence[_Pod], catalog: ComputeClassCatalog, has_pod_group: bool) -> Iterator[Finding]:
     classes = sorted({pod.name for pod in pods})
     place = pods[0].at("metadata", "labels", catalog.labels.compute_class)
     if len(classes) > 1:
         message, fix = "one gang mixes compute classes", "write the same class on every pod template"
-        yield _Breach(Rule.ONE_CLASS, place, ", ".join(classes), message, fix)
+        yield Finding(Rule.ONE_CLASS, Problem(place, ", ".join(classes), message, fix))
     if not has_pod_group:
         return
     priorities = sorted({str(pod.spec.get("priorityClassName") or "") for pod in pods})
     if len(priorities) > 1:
         message, fix = "pods of one PodGroup have different priorities", "write one priorityClassName"
         where = pods[0].at("spec", "priorityClassName")
-        yield _Breach(Rule.ONE_PRIORITY, where, ", ".join(map(repr, priorities)), message, fix)
+        yield Finding(Rule.ONE_PRIORITY, Problem(where, ", ".join(map(repr, priorities)), message, fix))
     fit = [name for name, compute_class in catalog.classes.items() if compute_class.pod_group]
     for name in classes:
         compute_class = catalog.classes.get(name)
         if compute_class is not None and not compute_class.pod_group:
             message, fix = "this class does not schedule PodGroups", f"write one of {', '.join(fit)}"
-            yield _Breach(Rule.POD_GROUP_CLASS, place, name, message, fix)
+            yield Finding(Rule.POD_GROUP_CLASS, Problem(place, name, message, fix))
 
 
 def _model(pod: _Pod, catalog: ComputeClassCatalog) -> str | None:

@@ -50,7 +50,7 @@ def _plain_patch(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, ga
     for site in readable_sites(kind, obj, context):
         if site.metadata_path is None:
             continue
-        template = None if site.template_path is None or site.scaffold else _at(obj, site.template_path)
+        template = None if site.template_path is None or site.scaffold else paths.find_at(obj, site.template_path)
         if not isinstance(template, dict) or _has_own_annotations(template.get("metadata")):
             return None
         wanted = {names.GANG_LABEL: gang, names.POD_SET_LABEL: site.name}
@@ -106,9 +106,8 @@ def marked(
         if site.metadata_path is None:
             continue
         for part in site.scaffold:
-            changed = (
-                changed if _at(changed, part.place) is not None else put_if_possible(changed, part.place, part.value)
-            )
+            if paths.find_at(changed, part.place) is None:
+                changed = put_if_possible(changed, part.place, part.value)
         changed = put_if_possible(changed, (*site.metadata_path, "labels", names.GANG_LABEL), gang)
         changed = put_if_possible(changed, (*site.metadata_path, "labels", names.POD_SET_LABEL), site.name)
         changed = _without_own_annotations(changed, site.metadata_path)
@@ -178,7 +177,7 @@ def _gated(node: Any, site: PodSetSite) -> Any:
 
 
 def _without_own_annotations(node: Any, metadata_path: JsonPath, *, prune: bool = False) -> Any:
-    own = _at(node, (*metadata_path, "annotations"))
+    own = paths.find_at(node, (*metadata_path, "annotations"))
     if isinstance(own, dict):
         for name in sorted(OWN_ANNOTATIONS & own.keys()):
             node = editing.drop(node, (*metadata_path, "annotations", name), prune=prune)
@@ -199,7 +198,7 @@ def _without_ours(node: Any, kind: JobKind, site: PodSetSite) -> Any:
 
 def _without_scaffold(node: Any, place: JsonPath, value: Any) -> Any:
     """Drop a scaffold that holds nothing any more."""
-    found = _at(node, place)
+    found = paths.find_at(node, place)
     return editing.drop(node, place) if found is not None and _essence(found) == _essence(value) else node
 
 
@@ -237,12 +236,3 @@ def _last_start(obj: Mapping[str, Any]) -> Admission | None:
         return None
     requeue = annotations.decode_requeue(own.get(names.REQUEUE), uid)
     return annotations.decode_admission(own.get(names.ADMISSION), uid) or (requeue.undo if requeue else None)
-
-
-def _at(node: Any, place: JsonPath) -> Any:
-    for key in place:
-        if isinstance(key, int):
-            node = node[key] if isinstance(node, list) and key < len(node) else None
-        else:
-            node = node.get(key) if isinstance(node, dict) else None
-    return node

@@ -109,10 +109,4 @@ _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]")
 
 def _follow(node: Any, text: str) -> Any:
     """Return what an AppWrapper path (``template.spec.replicatedJobs[0].template``) leads to, None when nothing."""
-    for match in _STEP.finditer(text):
-        if match[2] is not None:
-            index = int(match[2])
-            node = node[index] if isinstance(node, list) and index < len(node) else None
-        else:
-            node = node.get(match[1]) if isinstance(node, dict) else None
-    return node
+    return paths.find_at(node, (match[1] or int(match[2]) for match in _STEP.finditer(text)))

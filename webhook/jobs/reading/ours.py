@@ -176,17 +176,7 @@ def misplaced_queues(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
 def _takes_effect(obj: Mapping[str, Any], mark: Mark) -> bool:
     if mark.key == VOLCANOS[0]:
         pod = mark.form == "annotation" and mark.where.removesuffix("metadata.annotations")
-        return bool(pod) and _step(obj, f"{pod}spec.schedulerName") == "volcano"
+        return bool(pod) and paths.find_at(obj, f"{pod}spec.schedulerName".split(".")) == "volcano"
     if mark.key == VOLCANOS[1]:
         return mark.where == "metadata.labels" and str(obj.get("apiVersion")).startswith("ray.io/")
     return mark.key in names.QUEUE_LABELS and mark.where == "metadata.labels"
-
-
-def _step(node: object, where: str) -> object:
-    """Return what stands at the place of a mark, or None."""
-    for key in where.split("."):
-        if isinstance(node, list):
-            node = node[int(key)] if key.isdecimal() and int(key) < len(node) else None
-        else:
-            node = node.get(key) if isinstance(node, dict) else None
-    return node

@@ -63,12 +63,10 @@ def build_app(
     app = web.Application(middlewares=[guard])
     for path in sorted(_OPEN_PATHS):
         app.router.add_get(path, front.health)
-    app.router.add_get("/apis", front.groups)
-    app.router.add_get(f"/apis/{GROUP}", _fixed(discovery.group()))
+    app.router.add_get("/apis", _fixed(discovery.aggregated(), discovery.AGGREGATED))
     app.router.add_get(ROOT, _fixed(discovery.resource_list()))
-    app.router.add_get("/openapi/v2", _fixed(openapi.version_2()))
     app.router.add_get("/openapi/v3", _fixed(openapi.index()))
-    app.router.add_get(f"/openapi/v3{ROOT}", _fixed(openapi.version_3()))
+    app.router.add_get(f"/openapi/v3{ROOT}", _fixed(openapi.document()))
     for plural in RESOURCES:
         app.router.add_get(f"{ROOT}/{plural}", front.reader(plural))
         app.router.add_get(f"{ROOT}/namespaces/{{namespace}}/{plural}", front.reader(plural))
@@ -89,9 +87,9 @@ async def _guarded(
         return refuse(404, "the server could not find the requested resource")
 
 
-def _fixed(document: Mapping[str, Any]) -> Handler:
+def _fixed(document: Mapping[str, Any], content_type: str = _JSON) -> Handler:
     async def answer(_request: web.Request) -> web.StreamResponse:
-        return reply(document)
+        return reply(document, content_type=content_type)
 
     return answer
 
@@ -110,12 +108,6 @@ class _Front:
     async def health(self, _request: web.Request) -> web.StreamResponse:
         """Answer a probe."""
         return web.Response(text="ok\n")
-
-    async def groups(self, request: web.Request) -> web.StreamResponse:
-        """Answer ``/apis``, aggregated for who accepts that."""
-        if "as=apigroupdiscoverylist" in request.headers.get("Accept", "").lower().replace(" ", ""):
-            return reply(discovery.aggregated(), content_type=discovery.AGGREGATED)
-        return reply(discovery.group_list())
 
     def reader(self, resource: str) -> Handler:
         """Return the handler of get, list and watch of a resource."""

@@ -1,6 +1,6 @@
-"""Discovery documents: which group, version and resources are served, in the plain and the aggregated form.
+"""Discovery documents: the resources of our version, and all that is served in the aggregated form (KEP-3352).
 
-The API server merges the aggregated form (KEP-3352) into its own answer; older ones, and people, read the plain one.
+The API server merges the aggregated form into its own answer; groups in the plain form it lists by itself.
 """
 
 from typing import Any, Final
@@ -8,17 +8,6 @@ from typing import Any, Final
 from webhook.visibility.http.group import API_VERSION, GROUP, RESOURCES, VERBS, VERSION, Resource
 
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_GROUP_VERSION: Final = {"groupVersion": API_VERSION, "version": VERSION}
-
-
-def group() -> dict[str, Any]:
-    """Return the APIGroup, as at ``/apis/visibility.tutti.dev``."""
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group()}
-
-
-def group_list() -> dict[str, Any]:
-    """Return the APIGroupList, as at ``/apis``."""
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group()]}
 
 
 def resource_list() -> dict[str, Any]:
@@ -32,7 +21,7 @@ def resource_list() -> dict[str, Any]:
 
 
 def aggregated() -> dict[str, Any]:
-    """Return everything as one APIGroupDiscoveryList, as at ``/apis`` for who asks for it."""
+    """Return everything as one APIGroupDiscoveryList, as at ``/apis``."""
     version = {
         "version": VERSION,
         "resources": [_aggregated_resource(resource) for resource in RESOURCES.values()],
@@ -44,10 +33,6 @@ def aggregated() -> dict[str, Any]:
         "metadata": {},
         "items": [{"metadata": {"name": GROUP}, "versions": [version]}],
     }
-
-
-def _group() -> dict[str, Any]:
-    return {"name": GROUP, "versions": [_GROUP_VERSION], "preferredVersion": _GROUP_VERSION}
 
 
 def _resource(resource: Resource) -> dict[str, Any]:

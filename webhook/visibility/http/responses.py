@@ -1,23 +1,12 @@
 """Answers of the read API: errors are metav1.Status, as every Kubernetes client expects."""
 
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any
 
 import orjson
 from aiohttp import web
 
 from webhook.visibility.http.group import GROUP
-
-_REASONS: Final = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    406: "NotAcceptable",
-    410: "Expired",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-}
 
 
 def status(code: int, message: str, *, resource: str = "", name: str = "") -> dict[str, Any]:
@@ -28,7 +17,7 @@ def status(code: int, message: str, *, resource: str = "", name: str = "") -> di
         "metadata": {},
         "status": "Failure",
         "message": message,
-        "reason": _REASONS.get(code, "Unknown"),
+        "reason": "Expired" if code == HTTPStatus.GONE else HTTPStatus(code).phrase.replace(" ", ""),
         "code": code,
     }
     if resource:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, waiting_job
 from webhook.assembly import ReconcilerParts, reconciler
-from webhook.clock import ApiServersClock, LoopClock, SteadyClock, telling
+from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.kube.election import leader_of, readable_seconds
@@ -22,7 +22,7 @@ EVENTS = "/apis/events.k8s.io/v1/events"
 @pytest.mark.parametrize("step_seconds", [86_400.0, -86_400.0], ids=["forward", "back"])
 async def test_a_gang_with_a_run_time_limit_runs_on_and_is_stopped_in_time(step_seconds: float) -> None:
     loop, set_by = asyncio.get_running_loop(), 0.0
-    steady = SteadyClock(wall=lambda: LoopClock().now() + set_by, elapsed=loop.time)
+    steady = ApiServersClock(wall=lambda: LoopClock().now() + set_by, elapsed=loop.time)
     async with queued_cluster() as cluster:
         running = asyncio.create_task(
             reconciler(cluster.api(), Config(), identity="me", clock=steady, rng=Random(1)).run()
@@ -41,7 +41,7 @@ async def test_a_gang_with_a_run_time_limit_runs_on_and_is_stopped_in_time(step_
 
 async def test_a_steady_clock_counts_on_from_when_it_was_made() -> None:
     wall, elapsed = [1000.0], [5.0]
-    clock = SteadyClock(wall=lambda: wall[0], elapsed=lambda: elapsed[0])
+    clock = ApiServersClock(wall=lambda: wall[0], elapsed=lambda: elapsed[0])
     wall[0], elapsed[0] = 99_000.0, 7.5
     assert clock.now() == 1002.5
 
