@@ -105,27 +105,10 @@ class Feeds:
         self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
         self._add("pods", "/api/v1/pods", pod_record.decode, self._pod, stand_in=_pod_unread)
         self._add("resourcequotas", "/api/v1/resourcequotas", plain, self._quota)
-        self._add(
-            "ledger",
-            f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
-            plain,
-            self._ledger.index_changed,
-            field_selector=f"metadata.name={names.LEDGER_NAME}",
-        )
-        self._add(
-            "ledger-pages",
-            f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
-            self._ledger.read_page,
-            self._ledger.page_changed,
-            label_selector=f"{names.LEDGER_PAGE}={names.LEDGER_NAME}",
-        )
-        self._add(
-            "policy-config-map",
-            f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
-            plain,
-            self._policy,
-            field_selector=f"metadata.name={config_map.NAME}",
-        )
+        maps, ledger, one = names.CONFIG_MAPS, self._ledger, "metadata.name="
+        self._add("ledger", maps, plain, ledger.index_changed, field_selector=one + names.LEDGER_NAME)
+        self._add("ledger-pages", maps, ledger.read_page, ledger.page_changed, label_selector=names.LEDGER_PAGES)
+        self._add("policy-config-map", maps, plain, self._policy, field_selector=one + config_map.NAME)
         if (nodes := self.view.nodes) is not None:
             self._add("nodes", "/api/v1/nodes", node.decode, self._node)
             self._add("daemonsets", "/apis/apps/v1/daemonsets", daemon_set.decode, nodes.take_daemon_set)

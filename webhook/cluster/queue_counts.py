@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.policy import LocalQueue, Queue, StopPolicy, heir
+from webhook.core.model.policy import LocalQueue, Policy, Queue, StopPolicy, heir
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.quota.tree import Vertex
+from webhook.core.quota.tree import QuotaTree, Vertex
 from webhook.jobs.reading.record import JobRecord
 
 Usage = dict[FlavorResource, int]
@@ -80,6 +80,7 @@ class QueueCounts:
     def __init__(self, view: View) -> None:
         self._view = view
         self._usages: dict[str, tuple[Reservation, Mapping[str, int], Usage]] = {}
+        self._tree: tuple[Policy, QuotaTree] | None = None
         self._last = Counts()
         self._taken_at = float("-inf")
         self._took_seconds = 0.0
@@ -93,6 +94,13 @@ class QueueCounts:
             self._taken_at = loop.time()
             self._took_seconds = self._taken_at - now
         return self._last
+
+    def tree(self, policy: Policy) -> QuotaTree:
+        """Return the quota tree of a policy; that of the last one is kept."""
+        kept = self._tree
+        if kept is None or kept[0] is not policy:
+            self._tree = kept = (policy, QuotaTree(policy))
+        return kept[1]
 
     def _walk(self) -> Counts:
         queues: dict[str, QueueTotals] = {name: QueueTotals() for name in self._view.policy.queues}

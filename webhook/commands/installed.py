@@ -8,7 +8,7 @@ from webhook.kube.api import Api
 from webhook.kube.finding import find
 from webhook.untyped import paths
 
-_CONFIG: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/tutti-config"
+_CONFIG: Final = f"{names.CONFIG_MAPS}/tutti-config"
 
 
 async def stored_config(api: Api) -> Config:

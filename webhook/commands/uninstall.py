@@ -43,7 +43,6 @@ _REGISTRATIONS: Final = tuple(
 )
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _RUNTIMES: Final = ("trainingruntimes", "clustertrainingruntimes")
-_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
 _NAMESPACE_LABELS: Final = (names.GATED_NAMESPACE, names.FENCED_NAMESPACE)
 
 
@@ -117,7 +116,7 @@ class Removal:
             )
 
     async def _leader(self) -> LeaderRecord | None:
-        ledger = await find(self._api, _LEDGER)
+        ledger = await find(self._api, f"{names.CONFIG_MAPS}/{names.LEDGER_NAME}")
         return None if ledger is None else leader_of(ledger)
 
     # -- giving back --------------------------------------------------------------------------------------------------

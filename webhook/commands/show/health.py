@@ -35,7 +35,6 @@ from webhook.wire.times import human_age
 
 _SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
 _DEPLOYMENTS: Final = f"/apis/apps/v1/namespaces/{names.SYSTEM_NAMESPACE}/deployments"
-_CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 _EVENTS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/events"
 _REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 _VALIDATING: Final = "validatingwebhookconfigurations"
@@ -260,7 +259,7 @@ async def _quarantined(api: Api, now: float) -> list[Finding]:
     """Return which copies of broken ledgers are kept: it is well again, and somebody should ask why it was not."""
     found = []
     for name in PLACES:
-        if copy := await find(api, f"{_CONFIG_MAPS}/{name}"):
+        if copy := await find(api, f"{names.CONFIG_MAPS}/{name}"):
             text = (
                 f"was broken {human_age(now - kept_since(copy))} ago and rebuilt; ConfigMap {name} has the broken copy"
             )

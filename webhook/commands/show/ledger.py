@@ -1,7 +1,6 @@
 """The ledger on a terminal: who leads, every reservation, and which gangs room is kept for."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import orjson
 from rich.console import Console
@@ -20,16 +19,15 @@ from webhook.core.quota.tree import for_people
 from webhook.errors import NotFound
 from webhook.kube.api import Api
 from webhook.kube.election import LeaderRecord, leader_of, readable_seconds
+from webhook.kube.finding import every
 from webhook.visibility.http.tables import Document
 from webhook.wire.times import human_age
-
-_LEDGER: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
 
 
 async def read_ledger(api: Api) -> Document:
     """Return the ledger's ConfigMap. Raises ApiError."""
     try:
-        stored: Document = orjson.loads(await api.request("GET", _LEDGER))
+        stored: Document = orjson.loads(await api.request("GET", f"{names.CONFIG_MAPS}/{names.LEDGER_NAME}"))
     except NotFound as error:
         name = f"{names.SYSTEM_NAMESPACE}/{names.LEDGER_NAME}"
         raise NotFound(0, "NoLedger", f"there is no ConfigMap {name}: no reconciler has led here yet") from error
@@ -40,9 +38,7 @@ async def read_pages(api: Api, index: Document) -> list[Document]:
     """Return the pages of an index; none where it lists none. Raises ApiError."""
     if ledger_text.PAGES not in (index.get("data") or {}):
         return []
-    query = {"labelSelector": f"{names.LEDGER_PAGE}={names.LEDGER_NAME}"}
-    listed: list[Document] = orjson.loads(await api.request("GET", _LEDGER.rpartition("/")[0], query=query))["items"]
-    return listed
+    return [page async for page in every(api, names.CONFIG_MAPS, names.LEDGER_PAGES)]
 
 
 def print_ledger(console: Console, stored: Document, now: float, pages: Sequence[Document] = ()) -> None:

@@ -11,9 +11,9 @@ import orjson
 import structlog
 
 from webhook.clock import AGREES_SECONDS
-from webhook.controllers.ledger.stored import CONFIG_MAPS
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
+from webhook.core.notation.names import CONFIG_MAPS
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import Api
 from webhook.untyped.values import seconds

@@ -9,12 +9,12 @@ import orjson
 from webhook import metrics
 from webhook.core.ledger import text as ledger_text
 from webhook.core.notation import names
+from webhook.core.notation.names import CONFIG_MAPS
 from webhook.errors import NotFound
 from webhook.kube.api import METADATA, STRATEGIC_PATCH, Api
 from webhook.kube.finding import every
 from webhook.wire.watch import version_number
 
-CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 READ_AT_ONCE: Final = 50
 """Pages a request: all of a big ledger in one would take longer than the lease has left."""
 
@@ -108,9 +108,8 @@ class Objects:
 
     async def pages(self) -> AsyncIterator[Stored]:
         """Yield every page of the ledger, listed in its index or not, with a request for each :data:`READ_AT_ONCE`."""
-        ours = f"{names.LEDGER_PAGE}={names.LEDGER_NAME}"
-        seconds = self._attempt_seconds
-        async for page in every(self._api, CONFIG_MAPS, ours, page_size=READ_AT_ONCE, timeout_seconds=seconds):
+        pages, seconds = names.LEDGER_PAGES, self._attempt_seconds
+        async for page in every(self._api, CONFIG_MAPS, pages, page_size=READ_AT_ONCE, timeout_seconds=seconds):
             yield _stored(page)
 
     async def create(self, name: str, lease: str | None = None, data: Mapping[str, str] | None = None) -> Stored:

@@ -64,7 +64,6 @@ class QueueGauges:
     view: View
     counts: QueueCounts
     leading: Callable[[], bool]
-    _tree: tuple[Policy, QuotaTree] | None = None
 
     def look(self) -> Callable[[], None]:
         """Return what sets every gauge as it is now: it may run in a thread, as thousands of queues take a while."""
@@ -76,10 +75,7 @@ class QueueGauges:
             gauge.clear()
         if counts is None:
             return
-        if self._tree is None or self._tree[0] is not policy:
-            self._tree = (policy, QuotaTree(policy))
-        sums = _sums(policy, self._tree[1], counts)
-        for (gauge, labels), number in sums.items():
+        for (gauge, labels), number in _sums(policy, self.counts.tree(policy), counts).items():
             gauge.labels(*labels).set(number)
 
 

@@ -23,9 +23,7 @@ from webhook.controllers.reporting.status_documents import (
     pod_group_status,
 )
 from webhook.core.model.pods import PodRecord
-from webhook.core.model.policy import Policy
 from webhook.core.notation.moments import time_text
-from webhook.core.quota.tree import QuotaTree
 from webhook.dialects import elastic_quota_tree
 from webhook.dialects.kueue import objects as kueue
 from webhook.errors import ApiError
@@ -83,7 +81,6 @@ class StatusWriter:
     _touched: asyncio.Event = field(default_factory=asyncio.Event)
     _written: dict[str, _Written] = field(default_factory=dict)
     """By uid."""
-    _tree: tuple[Policy, QuotaTree] | None = None
 
     def touch(self) -> None:
         """Look soon: something changed."""
@@ -198,19 +195,13 @@ class StatusWriter:
                     yield _Wanted("elasticquotatrees", obj, (policy, counts.queues, counts.inherited, obj), make)
 
     def _elastic_quota_tree(self, counts: Counts) -> Status:
-        tree, namespaces = self._quota_tree(), dict[str, list[str]]()
+        tree, namespaces = self.queue_counts.tree(self.view.policy), dict[str, list[str]]()
         root = tree.find(elastic_quota_tree.ROOT)
         if root is None:
             return {}
         for namespace, name in self.view.policy.namespace_queues.items():
             namespaces.setdefault(name, []).append(namespace)
         return {"root": elastic_quota_tree_status(root, namespaces, counts)}
-
-    def _quota_tree(self) -> QuotaTree:
-        policy = self.view.policy
-        if self._tree is None or self._tree[0] is not policy:
-            self._tree = (policy, QuotaTree(policy))
-        return self._tree[1]
 
     def _members(self) -> dict[tuple[str, str], list[JobRecord]]:
         """Return the gangs of every PodGroup."""

@@ -7,10 +7,12 @@ the decimal suffixes, or an exponent. Finer than a thousandth is rounded away fr
 """
 
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 from webhook.core.notation.problem import Unreadable
 
@@ -61,6 +63,16 @@ def _parse_text(text: str) -> int:
         number *= Fraction(10) ** power
     thousandths = -(-number.numerator // number.denominator)
     return -thousandths if match["sign"] == "-" else thousandths
+
+
+def largest(left: Mapping[str, Any] | None, right: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the larger quantities, as written. What is no quantity stays on the left: pricing will say so."""
+    larger = dict(left or {})
+    for name, amount in (right or {}).items():
+        with suppress(QuantityError):
+            if name not in larger or parse(larger[name]) < parse(amount):
+                larger[name] = amount
+    return larger
 
 
 def render(thousandths: int, resource: str = "") -> str:

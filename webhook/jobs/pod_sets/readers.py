@@ -6,7 +6,6 @@ dynamic allocation, settings passed through free-form configuration.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -112,21 +111,11 @@ def _raised(head: PodSetSite) -> PodSetSite:
     first = containers[0]
     resources = paths.find_mapping(first, ("resources",))
     limits, requests = (paths.find_mapping(resources, (side,)) for side in ("limits", "requests"))
-    requests = _at_least({**limits, **requests}, _REDIS_CLEANUP)
-    limits = _at_least(limits, {name: least for name, least in _REDIS_CLEANUP.items() if name in limits})
+    requests = quantity.largest({**limits, **requests}, _REDIS_CLEANUP)
+    limits = quantity.largest(limits, {name: least for name, least in _REDIS_CLEANUP.items() if name in limits})
     first = {**first, "resources": {**resources, "requests": requests, "limits": limits}}
     spec = {**head.spec, "containers": [first, *containers[1:]]}
     return replace(head, spec=spec, scheduling=spec)
-
-
-def _at_least(stated: Mapping[str, Any], least: Mapping[str, str]) -> dict[str, Any]:
-    """Return the larger quantities. What is no quantity stays: pricing will say so."""
-    larger = dict(stated)
-    for name, amount in least.items():
-        with suppress(quantity.QuantityError):
-            if name not in stated or quantity.parse(stated[name]) < quantity.parse(amount):
-                larger[name] = amount
-    return larger
 
 
 def _refuse_autoscaling(obj: Mapping[str, Any], path: paths.Path) -> None:

@@ -11,8 +11,6 @@ from typing import Any
 from webhook.core.notation import quantity
 from webhook.wire.pods import ContainerStatus, Status
 
-_Amounts = Mapping[str, Any]
-
 
 def as_held(spec: dict[str, Any], status: Status) -> dict[str, Any]:
     """Return ``spec`` with the resources that each container holds by ``status``; ``spec`` itself where they agree."""
@@ -41,20 +39,13 @@ def _container(item: Any, known: Mapping[str, ContainerStatus], infeasible: bool
     if status is None or status.resources is None or (sidecar and item.get("restartPolicy") != "Always"):
         return item
     asked = item.get("resources") or {}
-    requests = _largest(status.resources.requests, status.allocated_resources)
-    limits: _Amounts = status.resources.limits or {}
+    requests = quantity.largest(status.resources.requests, status.allocated_resources)
+    limits: Mapping[str, Any] = status.resources.limits or {}
     if not infeasible:
         most = asked.get("limits") or {}
-        requests, limits = _largest({**most, **(asked.get("requests") or {})}, requests), _largest(most, limits)
+        requests = quantity.largest({**most, **(asked.get("requests") or {})}, requests)
+        limits = quantity.largest(most, limits)
     requests = {**dict.fromkeys(limits, "0"), **requests}  # what a node does not report is none, not its limit
     held = {name: side for name, side in (("requests", requests), ("limits", limits)) if side}
     kept = {name: value for name, value in asked.items() if name not in ("requests", "limits")}
     return item if asked == {**kept, **held} else {**item, "resources": {**kept, **held}}
-
-
-def _largest(left: _Amounts | None, right: _Amounts | None) -> _Amounts:
-    largest = dict(left or {})
-    for name, value in (right or {}).items():
-        if name not in largest or quantity.parse(value) > quantity.parse(largest[name]):
-            largest[name] = value
-    return largest

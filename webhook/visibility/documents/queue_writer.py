@@ -97,7 +97,7 @@ class QueueWriter:
 
     def _take_policy(self, policy: Policy) -> None:
         before = set(self._numbers)
-        self._policy, self._numbers, self._tree = policy, {}, QuotaTree(policy)
+        self._policy, self._numbers, self._tree = policy, {}, self.queue_counts.tree(policy)
         self._listed = listed_vertices(policy, self._tree)
         self._created = creation_times(self.policy_objects())
         present = {Key(QUEUES.plural, listed.namespace, listed.name) for listed in self._listed}
