@@ -7,6 +7,8 @@ VENV ?= .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 EPOCH = $(shell git log -1 --format=%ct)
+# Tests start Python hundreds of times: half a second of each start is compiling, where nothing may be kept of it.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -201,16 +201,14 @@ def create_namespace(kubectl: Kubectl, name: str, labels: dict[str, str] | None 
 
 def member(cluster: AnyCluster, kubectl: Kubectl, namespace: str, user: str) -> Kubectl:
     """Return kubectl as a user who holds the role ``edit`` and our job kinds in one namespace."""
-    role = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": "gang-editor"},
-        "rules": OWNER_RULES,
-    }
-    here = kubectl.in_namespace(namespace)
-    here.apply(role)
-    here("create", "rolebinding", f"{user}-jobs", "--role=gang-editor", f"--user={user}")
-    here("create", "rolebinding", f"{user}-edit", "--clusterrole=edit", f"--user={user}")
+    rbac = "rbac.authorization.k8s.io"
+    head, subject = {"apiVersion": f"{rbac}/v1"}, {"apiGroup": rbac, "kind": "User", "name": user}
+    objects = [head | {"kind": "Role", "metadata": {"name": "gang-editor"}, "rules": OWNER_RULES}]
+    for suffix, kind, role in (("jobs", "Role", "gang-editor"), ("edit", "ClusterRole", "edit")):
+        reference = {"apiGroup": rbac, "kind": kind, "name": role}
+        binding = {"kind": "RoleBinding", "metadata": {"name": f"{user}-{suffix}"}}
+        objects.append(head | binding | {"roleRef": reference, "subjects": [subject]})
+    kubectl.in_namespace(namespace).apply({"apiVersion": "v1", "kind": "List", "items": objects})
     return Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig_for_user(user), namespace)
 
 

@@ -24,7 +24,9 @@ def api_of(cluster: Cluster, user: str) -> Api:
     """Return raw requests as a user, who has only the rights that RBAC gives."""
     keys, name = cluster.directory / "users", user.replace(":", "_")
     cluster.authority.client(user).write(keys, name)
-    return Api(cluster.server, cluster.directory / "keys" / "ca.crt", keys / f"{name}.crt", keys / f"{name}.key")
+    return Api.with_keys(
+        cluster.server, cluster.directory / "keys" / "ca.crt", keys / f"{name}.crt", keys / f"{name}.key"
+    )
 
 
 class _Beside:

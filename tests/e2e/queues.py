@@ -1,6 +1,5 @@
 """Quota for tests, and what the ledger says about it."""
 
-import json
 from typing import Any, Final
 
 from tests.e2e.controlplane.install import NAMESPACE
@@ -14,16 +13,13 @@ from webhook.core.notation import names
 QUEUE: Final = "team"
 """The LocalQueue that :func:`give_queue` makes."""
 _GROUP: Final = "kueue.x-k8s.io/v1beta2"
+_FLAVOR: Final[dict[str, Any]] = {"apiVersion": _GROUP, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}}
 
 
 def give_queue(admin: Kubectl, gpus: int, name: str = QUEUE) -> str:
     """Create a LocalQueue in the namespace and a ClusterQueue of its own for ``gpus`` GPUs; return that one's name."""
     cluster_queue = f"{admin.namespace}-{name}"
-    flavor = {"apiVersion": _GROUP, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}}
-    local = {"apiVersion": _GROUP, "kind": "LocalQueue", "metadata": {"name": name}}
-    admin.apply(flavor)
-    admin.apply(cluster_queue_of(cluster_queue, gpus))
-    admin.apply(local | {"spec": {"clusterQueue": cluster_queue}})
+    _apply_all(admin, [_FLAVOR, cluster_queue_of(cluster_queue, gpus), _local(name, cluster_queue)])
     _is_known(admin, name)
     return cluster_queue
 
@@ -39,14 +35,25 @@ def gate_by_hand(admin: Kubectl, gpus: int) -> None:
 
 def give_cohort(admin: Kubectl, *names: str, gpus: int) -> None:
     """Create queues of so many GPUs each, in a cohort; each takes back what is its own."""
-    admin.apply({"apiVersion": _GROUP, "kind": "ResourceFlavor", "metadata": {"name": "any-node"}})
+    objects = [_FLAVOR]
     for name in names:
         queue = cluster_queue_of(f"{admin.namespace}-{name}", gpus)
         queue["spec"] |= {"cohortName": admin.namespace, "preemption": {"reclaimWithinCohort": "Any"}}
-        admin.apply(queue)
-        local = {"apiVersion": _GROUP, "kind": "LocalQueue", "metadata": {"name": name}}
-        admin.apply(local | {"spec": {"clusterQueue": f"{admin.namespace}-{name}"}})
+        objects += [queue, _local(name, f"{admin.namespace}-{name}")]
+    _apply_all(admin, objects)
+    for name in names:
         _is_known(admin, name)
+
+
+def _local(name: str, cluster_queue: str) -> dict[str, Any]:
+    """Return a LocalQueue."""
+    spec = {"clusterQueue": cluster_queue}
+    return {"apiVersion": _GROUP, "kind": "LocalQueue", "metadata": {"name": name}, "spec": spec}
+
+
+def _apply_all(admin: Kubectl, objects: list[dict[str, Any]]) -> None:
+    """Apply objects by one kubectl, in their order."""
+    admin.apply({"apiVersion": "v1", "kind": "List", "items": objects})
 
 
 def _is_known(admin: Kubectl, name: str) -> None:
@@ -71,12 +78,11 @@ def set_gpus(admin: Kubectl, gpus: int, name: str = QUEUE) -> None:
 def stored_ledger(kubectl: Kubectl) -> Ledger | None:
     """Return the ledger as it is stored; None while it is missing. Raises LedgerCorrupt."""
     try:
-        found = kubectl.in_namespace(NAMESPACE)("get", "configmap", names.LEDGER_NAME, "-o", "json")
+        found = kubectl.in_namespace(NAMESPACE).get("configmap", names.LEDGER_NAME)
     except KubectlError:
         return None
-    pages = kubectl.in_namespace(NAMESPACE)("get", "configmaps", "-l", names.LEDGER_PAGE, "-o", "json")
-    book = LedgerBook(json.loads(found).get("data"))
-    for page in json.loads(pages)["items"]:
+    book = LedgerBook(found.get("data"))
+    for page in kubectl.in_namespace(NAMESPACE).items("configmaps", names.LEDGER_PAGE):
         book.pages[page["metadata"]["name"]] = Found(page["metadata"]["uid"], page.get("data") or {})
     return book.read()
 

@@ -1,10 +1,12 @@
-"""A few raw requests to the API server, for setting up: kubectl would take a tenth of a second for each."""
+"""A few raw requests to the API server, for setting up and for reading: kubectl takes a tenth of a second for each."""
 
 import json
 import ssl
+import threading
+from collections.abc import Mapping
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 PATHS: Final = {
@@ -27,37 +29,72 @@ class ApiError(Exception):
     """The API server refused a request."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"{status}: {message}")
+        super().__init__(f"{status}: {message[:2000]}")
         self.status = status
+        try:
+            told = json.loads(message)
+        except ValueError:
+            told = {}
+        self.reason, self.told = str(told.get("reason", "")), str(told.get("message", ""))
+        """What the answer's Status says, if it is one."""
 
 
 class Api:
-    """Requests as one user, over one connection each: simple, and safe from several threads."""
+    """Requests as one user, safe from several threads.
 
-    def __init__(self, server: str, authority: Path, certificate: Path, key: Path) -> None:
+    Each thread keeps a connection for what it reads, since a handshake costs more than a read, and a read may be
+    repeated when the kept connection turns out to have ended. Writes have a connection each.
+    """
+
+    def __init__(self, server: str, tls: ssl.SSLContext, headers: Mapping[str, str] | None = None) -> None:
+        """``tls`` or ``headers`` say who asks."""
         self._address = urlsplit(server).netloc
-        self._tls = ssl.create_default_context(cafile=str(authority))
-        self._tls.load_cert_chain(certificate, key)
+        self._tls = tls
+        self._headers = dict(headers or {})
+        self._kept = threading.local()
 
-    def request(self, method: str, path: str, body: str | None = None, content_type: str = "application/json") -> str:
+    @classmethod
+    def with_keys(cls, server: str, authority: Path, certificate: Path, key: Path) -> Self:
+        """Return the requests of who has a client certificate."""
+        tls = ssl.create_default_context(cafile=str(authority))
+        tls.load_cert_chain(certificate, key)
+        return cls(server, tls)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: str | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> str:
         """Return the body of the answer; raises ApiError on a status of 400 or more, OSError without an answer."""
-        connection = HTTPSConnection(self._address, timeout=30, context=self._tls)
-        try:
-            connection.request(
-                method,
-                path,
-                body.encode() if body else None,
-                {"Content-Type": content_type, "Accept": "application/json"},
-            )
-            answer = connection.getresponse()
-            text = answer.read().decode()
-        except HTTPException as error:
-            raise OSError(str(error)) from error
-        finally:
-            connection.close()
-        if answer.status >= 400:
-            raise ApiError(answer.status, text[:2000])
+        headers = self._headers | {"Content-Type": content_type, "Accept": accept}
+        if method == "GET":
+            status, text = self._read(path, headers)
+        else:
+            connection = self._connection()
+            try:
+                status, text = _answer(connection, method, path, body, headers)
+            finally:
+                connection.close()
+        if status >= 400:
+            raise ApiError(status, text)
         return text
+
+    def _read(self, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
+        """Ask over this thread's connection, and once more over a new one if that had ended meanwhile."""
+        connection: HTTPSConnection | None = getattr(self._kept, "connection", None)
+        if connection is not None and connection.sock is not None:
+            try:
+                return _answer(connection, "GET", path, None, headers)
+            except ConnectionError:
+                pass
+        self._kept.connection = connection = self._connection()
+        return _answer(connection, "GET", path, None, headers)
+
+    def _connection(self) -> HTTPSConnection:
+        return HTTPSConnection(self._address, timeout=30, context=self._tls)
 
     def get(self, path: str) -> Any:
         """Return an object."""
@@ -87,3 +124,19 @@ class Api:
         except (OSError, ApiError):
             return False
         return True
+
+
+def _answer(
+    connection: HTTPSConnection, method: str, path: str, body: str | None, headers: Mapping[str, str]
+) -> tuple[int, str]:
+    """Return status and body; on any failure the connection is closed."""
+    try:
+        connection.request(method, path, body.encode() if body else None, dict(headers))
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except OSError:  # among them RemoteDisconnected, which is an HTTPException too
+        connection.close()
+        raise
+    except HTTPException as error:
+        connection.close()
+        raise OSError(str(error)) from error

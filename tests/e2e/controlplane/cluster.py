@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 import yaml
 
-from tests.e2e.controlplane import kinds, kubeconfig, modules, nodes, operators
+from tests.e2e.controlplane import kinds, kubeconfig, nodes, operators
 from tests.e2e.controlplane.api import Api, ApiError
 from tests.e2e.controlplane.binaries import find, find_all, say
 from tests.e2e.controlplane.pki import LOOPBACK, Authority, service_account_key
@@ -84,11 +84,9 @@ class Cluster:
         began = time.monotonic()
         try:
             with ThreadPoolExecutor() as pool:
-                # Rendering takes a second in which the API server starts.
-                rendered = [
-                    pool.submit(operators.render, self.binaries["kubectl"], folder)
-                    for folder in self._operator_folders()
-                ]
+                # The first rendering takes seconds, in which the API server starts.
+                projects = OPERATOR_PROGRAMS if self.shape.operators else ()
+                rendered = [pool.submit(operators.render, self.binaries["kubectl"], project) for project in projects]
                 self._start_api_server()
                 self._start_controllers()
                 for number in range(self.shape.nodes):
@@ -203,7 +201,7 @@ class Cluster:
         admin = self.authority.client("tutti-admin", ("system:masters",))
         admin.write(keys, "admin")
         kubeconfig.write(self.kubeconfig, self.server, self.authority.pem, kubeconfig.with_certificate(admin))
-        return Api(self.server, keys / "ca.crt", keys / "admin.crt", keys / "admin.key")
+        return Api.with_keys(self.server, keys / "ca.crt", keys / "admin.crt", keys / "admin.key")
 
     @property
     def reviewers(self) -> dict[str, Any]:
@@ -315,12 +313,6 @@ class Cluster:
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
         ).start()
-
-    def _operator_folders(self) -> list[Path]:
-        """Return the operators' kustomizations, in the order in which they start."""
-        if not self.shape.operators:
-            return []
-        return [modules.jobset_installation(), modules.training_operator_installation()]
 
     def _system_kubeconfig(self, user: str, *groups: str) -> Path:
         """Write the kubeconfig of a control plane component: bootstrap RBAC knows its user name."""

@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--secret", required=True, metavar="NAMESPACE/NAME")
     parser.add_argument("--to", type=Path, action="append", required=True)
     given = parser.parse_args()
-    api = Api(given.server, given.keys / "ca.crt", given.keys / "admin.crt", given.keys / "admin.key")
+    api = Api.with_keys(given.server, given.keys / "ca.crt", given.keys / "admin.crt", given.keys / "admin.key")
     follow(api, given.secret, given.to)
 
 

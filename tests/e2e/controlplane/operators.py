@@ -13,6 +13,7 @@ import yaml
 
 from tests.e2e.controlplane import kubeconfig, modules
 from tests.e2e.controlplane.api import Api, ApiError
+from tests.e2e.controlplane.binaries import made_once
 from tests.e2e.controlplane.pki import Leaf
 from tests.e2e.controlplane.process import Component
 
@@ -43,6 +44,11 @@ INIT_CONTAINER: Final = """
 namespaces that enforce the restricted Pod Security level."""
 
 CERT_MANAGER_PROGRAMS: Final = ("cert-manager-controller", "cert-manager-cainjector")
+_INSTALLATIONS: Final = {
+    "jobset": modules.jobset_installation,
+    "training-operator": modules.training_operator_installation,
+}
+"""Where the kustomization of an operator is, by its project."""
 _WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _FIRST: Final = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 _INSTALLED: Final = (*_FIRST, "Role", "RoleBinding", "Secret")
@@ -118,11 +124,10 @@ def start_training_operator(cluster: "Cluster", objects: Objects) -> Component:
 
 def define_kinds(cluster: "Cluster") -> None:
     """Install the kinds of both operators and no operator: what a hub has of them."""
-    installations = modules.training_operator_installation(), modules.jobset_installation()
     defined = [
         document
-        for installation in installations
-        for kind, document in render(cluster.binaries["kubectl"], installation)
+        for project in _INSTALLATIONS
+        for kind, document in render(cluster.binaries["kubectl"], project)
         if kind == "CustomResourceDefinition"
     ]
     for document in defined:
@@ -158,11 +163,15 @@ def start_cert_manager(cluster: "Cluster") -> list[Component]:
     return started
 
 
-def render(kubectl: Path, kustomization: Path) -> Objects:
-    """Return a kustomization's objects as (kind, YAML)."""
-    command = [str(kubectl), "kustomize", str(kustomization)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return list(modules.documents(done.stdout))
+def render(kubectl: Path, project: str) -> Objects:
+    """Return the objects of a project's installation as (kind, YAML); made once for its pins, for it takes seconds."""
+
+    def make(folder: Path) -> None:
+        command = [str(kubectl), "kustomize", str(_INSTALLATIONS[project]())]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        (folder / "objects.yaml").write_text(done.stdout)
+
+    return list(modules.documents((made_once(project, "rendered", make) / "objects.yaml").read_text()))
 
 
 def reached_by_address(configuration: dict[str, Any], port: int, authority: bytes) -> dict[str, Any]:
