@@ -131,12 +131,12 @@ def namespace(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[str]
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     create_namespace(kubectl, name)
     yield name
-    kubectl.delete("namespace", name)
+    kubectl.clear("namespace", name)
     # Where Tutti is not installed yet there are none; one that still holds a job stays, and is in nobody's way.
     with contextlib.suppress(KubectlError):
         queues = [queue["metadata"]["name"] for queue in kubectl.items("clusterqueues")]
         if ours := [queue for queue in queues if queue.startswith(f"{name}-")]:
-            kubectl.delete("clusterqueue", *ours)
+            kubectl.clear("clusterqueue", *ours)
 
 
 @pytest.fixture
@@ -187,14 +187,14 @@ def team(breakable: Installation) -> Iterator[Team]:
     root = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig)
     create_namespace(root, name)
     yield Team(root.in_namespace(name), member(cluster, root, name, f"{name}-owner"), api_of(cluster, f"{name}-owner"))
-    root.delete("namespace", name)
+    root.clear("namespace", name)
 
 
 def create_namespace(kubectl: Kubectl, name: str, labels: dict[str, str] | None = None) -> None:
     """Create a PSA-restricted namespace and wait until pods can be created in it."""
     restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
     metadata: dict[str, Any] = {"name": name, "labels": restricted | (labels or {})}
-    kubectl.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    kubectl.set_up({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     here = kubectl.in_namespace(name)
     wait_until(lambda: here.get("serviceaccount", "default"), what=f"default service account of {name}")
 
@@ -208,7 +208,7 @@ def member(cluster: AnyCluster, kubectl: Kubectl, namespace: str, user: str) -> 
         reference = {"apiGroup": rbac, "kind": kind, "name": role}
         binding = {"kind": "RoleBinding", "metadata": {"name": f"{user}-{suffix}"}}
         objects.append(head | binding | {"roleRef": reference, "subjects": [subject]})
-    kubectl.in_namespace(namespace).apply({"apiVersion": "v1", "kind": "List", "items": objects})
+    kubectl.in_namespace(namespace).set_up(*objects)
     return Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig_for_user(user), namespace)
 
 

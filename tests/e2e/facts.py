@@ -16,7 +16,7 @@ time-out of Tutti's."""
 def told(owner: Kubectl, job: str, reason: str = "") -> list[str]:
     """Return the events on a job, oldest first, each as ``Reason: message``; those of one reason when it is given."""
     picked = f"involvedObject.name={job}" + (f",reason={reason}" if reason else "")
-    found = json.loads(owner("get", "events", f"--field-selector={picked}", "-o", "json"))["items"]
+    found = owner.items("events", fields=picked)
     found.sort(key=lambda event: event.get("eventTime") or event["metadata"]["creationTimestamp"])
     return [f"{event['reason']}: {event['message']}" for event in found]
 

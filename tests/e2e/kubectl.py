@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from tests.e2e.reading import NotThere, Reader, Unreadable
+from tests.e2e.direct import Direct, NotPlain, Refused
 
 Found = TypeVar("Found")
 
@@ -29,13 +29,13 @@ class Kubectl:
     """
 
     def __init__(
-        self, program: Path, kubeconfig: Path, namespace: str = "default", reader: Reader | None = None
+        self, program: Path, kubeconfig: Path, namespace: str = "default", direct: Direct | None = None
     ) -> None:
         self.program = program
         self.kubeconfig = kubeconfig
         self.namespace = namespace
         self.warnings = ""
-        self._reader = reader or Reader(kubeconfig)
+        self._direct = direct or Direct(kubeconfig)
 
     def __call__(self, *arguments: str, stdin: str | None = None, timeout_seconds: float = 60) -> str:
         """Return what kubectl prints; raises KubectlError with its stderr when it fails."""
@@ -50,7 +50,7 @@ class Kubectl:
 
     def in_namespace(self, namespace: str) -> "Kubectl":
         """Return the same user's kubectl in another namespace."""
-        return Kubectl(self.program, self.kubeconfig, namespace, self._reader)
+        return Kubectl(self.program, self.kubeconfig, namespace, self._direct)
 
     def apply(self, manifest: str | dict[str, Any], *flags: str) -> str:
         """Apply YAML text or one object."""
@@ -59,6 +59,32 @@ class Kubectl:
     def create(self, manifest: str | dict[str, Any], *flags: str) -> str:
         """Create what YAML text or one object says; unlike apply it fails when something exists."""
         return self("create", "-f", "-", *flags, stdin=_text(manifest))
+
+    def set_up(self, *objects: dict[str, Any]) -> None:
+        """Apply what a test needs before it begins, in this order."""
+        for item in objects:
+            try:
+                self._direct.apply(item, self.namespace)
+            except (Refused, NotPlain):
+                self.apply(item)
+
+    def clear(self, kind: str, *names: str) -> None:
+        """Delete what a test leaves, as :meth:`delete` does."""
+        for name in names:
+            try:
+                self._direct.delete(kind, self.namespace, name)
+            except Refused as error:
+                raise KubectlError(["delete", kind, name], str(error)) from error
+            except NotPlain:
+                self.delete(kind, name)
+
+    def warned(self, item: dict[str, Any]) -> str:
+        """Return the warnings that creating an object would bring; raises KubectlError when it is refused."""
+        try:
+            return "\n".join(self._direct.warnings(item, self.namespace))
+        except (Refused, NotPlain):
+            self.create(item, "--dry-run=server")
+            return self.warnings
 
     def patch(self, kind: str, name: str, patch: dict[str, Any], *flags: str) -> str:
         """Send a JSON merge patch."""
@@ -72,19 +98,20 @@ class Kubectl:
         """Return one object; raises KubectlError when it is not there."""
         command = ["get", kind, name, "-o", "json"]
         try:
-            return self._reader.get(kind, self.namespace, name)
-        except NotThere as error:
-            raise KubectlError(command, f"Error from server (NotFound): {error}\n") from error
-        except Unreadable:
+            return self._direct.get(kind, self.namespace, name)
+        except Refused as error:
+            raise KubectlError(command, str(error)) from error
+        except NotPlain:
             found: dict[str, Any] = json.loads(self(*command))
             return found
 
-    def items(self, kind: str, selector: str = "") -> list[dict[str, Any]]:
-        """Return all objects of a kind in the namespace, or those that a label selector picks."""
+    def items(self, kind: str, selector: str = "", fields: str = "") -> list[dict[str, Any]]:
+        """Return all objects of a kind in the namespace, or those that a label selector and a field selector pick."""
         try:
-            return self._reader.items(kind, self.namespace, selector)
-        except (NotThere, Unreadable):
-            found: list[dict[str, Any]] = json.loads(self("get", kind, "-o", "json", f"--selector={selector}"))["items"]
+            return self._direct.items(kind, self.namespace, selector, fields)
+        except (Refused, NotPlain):
+            picked = (f"--selector={selector}", f"--field-selector={fields}")
+            found: list[dict[str, Any]] = json.loads(self("get", kind, "-o", "json", *picked))["items"]
             return found
 
     def pods(self, selector: str = "", phase: str = "") -> list[dict[str, Any]]:

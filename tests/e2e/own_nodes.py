@@ -41,7 +41,7 @@ def own_nodes(
         queue["spec"]["preemption"] = {"withinClusterQueue": "LowerPriority"}
         local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": each}}
         objects += [queue, local | {"spec": {"clusterQueue": f"{name}-{each}"}}]
-    admin.apply({"apiVersion": "v1", "kind": "List", "items": objects})
+    admin.set_up(*objects)
     # A node bears a taint until its kubelet has reported: a gang that came before would find room on some of them only.
     admin("wait", "--for=condition=Ready", f"--timeout={SECONDS}s", *(f"node/{each}" for each in names))
     return names

@@ -19,7 +19,7 @@ _FLAVOR: Final[dict[str, Any]] = {"apiVersion": _GROUP, "kind": "ResourceFlavor"
 def give_queue(admin: Kubectl, gpus: int, name: str = QUEUE) -> str:
     """Create a LocalQueue in the namespace and a ClusterQueue of its own for ``gpus`` GPUs; return that one's name."""
     cluster_queue = f"{admin.namespace}-{name}"
-    _apply_all(admin, [_FLAVOR, cluster_queue_of(cluster_queue, gpus), _local(name, cluster_queue)])
+    admin.set_up(_FLAVOR, cluster_queue_of(cluster_queue, gpus), _local(name, cluster_queue))
     _is_known(admin, name)
     return cluster_queue
 
@@ -40,7 +40,7 @@ def give_cohort(admin: Kubectl, *names: str, gpus: int) -> None:
         queue = cluster_queue_of(f"{admin.namespace}-{name}", gpus)
         queue["spec"] |= {"cohortName": admin.namespace, "preemption": {"reclaimWithinCohort": "Any"}}
         objects += [queue, _local(name, f"{admin.namespace}-{name}")]
-    _apply_all(admin, objects)
+    admin.set_up(*objects)
     for name in names:
         _is_known(admin, name)
 
@@ -51,15 +51,10 @@ def _local(name: str, cluster_queue: str) -> dict[str, Any]:
     return {"apiVersion": _GROUP, "kind": "LocalQueue", "metadata": {"name": name}, "spec": spec}
 
 
-def _apply_all(admin: Kubectl, objects: list[dict[str, Any]]) -> None:
-    """Apply objects by one kubectl, in their order."""
-    admin.apply({"apiVersion": "v1", "kind": "List", "items": objects})
-
-
 def _is_known(admin: Kubectl, name: str) -> None:
     """Wait until the webhook knows a queue: it hears of policy by watches, each a moment after the object is stored."""
     probe = job("probe", 1, pod_template(gpus=0), name, suspend=True)
-    wait_until(lambda: admin.create(probe, "--dry-run=server") and not admin.warnings, what=f"queue {name} is known")
+    wait_until(lambda: not admin.warned(probe), what=f"queue {name} is known")
 
 
 def cluster_queue_of(name: str, gpus: int | str) -> dict[str, Any]:

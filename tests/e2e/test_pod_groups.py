@@ -72,7 +72,7 @@ def test_three_plain_pods_stay_gated_while_there_is_room_for_two_and_run_when_th
         return [said for said in told(owner, "crew", "Queued") if "asks 3 nvidia.com/gpu" in said]
 
     assert "2" in wait_until(lacks, what="their PodGroup says why")[-1]
-    workload = json.loads(owner("get", "workloads", "-o", "json"))["items"][0]
+    workload = owner.items("workloads")[0]
     assert workload["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
     assert condition(workload, "QuotaReserved") == "False"
     stays(lambda: waiting(owner) == 3, 2, "none is scheduled")

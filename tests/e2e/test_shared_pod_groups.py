@@ -1,6 +1,5 @@
 """Several jobs that name one PodGroup start together, stop together, and say for themselves why they wait."""
 
-import json
 from typing import Any, Final
 
 import pytest
@@ -30,7 +29,7 @@ def running(owner: Kubectl) -> int:
 
 def why(owner: Kubectl, name: str) -> str:
     """Return why a job waits, as the read API says."""
-    found = json.loads(owner("get", "workloads", "-o", "json"))["items"]
+    found = owner.items("workloads")
     waiting = next(each for each in found if each["metadata"]["ownerReferences"][0]["name"] == name)
     return f"{waiting['status'].get('reason', {}).get('code')}: {reserved_message(waiting)}"
 

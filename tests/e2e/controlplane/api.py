@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 PATHS: Final = {
@@ -39,6 +39,15 @@ class ApiError(Exception):
         """What the answer's Status says, if it is one."""
 
 
+class Answer(NamedTuple):
+    """What the API server answered."""
+
+    status: int
+    text: str
+    warnings: list[str]
+    """As headers say them."""
+
+
 class Api:
     """Requests as one user, safe from several threads.
 
@@ -69,20 +78,31 @@ class Api:
         accept: str = "application/json",
     ) -> str:
         """Return the body of the answer; raises ApiError on a status of 400 or more, OSError without an answer."""
+        return self.ask(method, path, body, content_type, accept).text
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: str | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> Answer:
+        """Return the answer; raises as :meth:`request`."""
         headers = self._headers | {"Content-Type": content_type, "Accept": accept}
         if method == "GET":
-            status, text = self._read(path, headers)
+            answer = self._read(path, headers)
         else:
             connection = self._connection()
             try:
-                status, text = _answer(connection, method, path, body, headers)
+                answer = _answer(connection, method, path, body, headers)
             finally:
                 connection.close()
-        if status >= 400:
-            raise ApiError(status, text)
-        return text
+        if answer.status >= 400:
+            raise ApiError(answer.status, answer.text)
+        return answer
 
-    def _read(self, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
+    def _read(self, path: str, headers: Mapping[str, str]) -> Answer:
         """Ask over this thread's connection, and once more over a new one if that had ended meanwhile."""
         connection: HTTPSConnection | None = getattr(self._kept, "connection", None)
         if connection is not None and connection.sock is not None:
@@ -128,12 +148,12 @@ class Api:
 
 def _answer(
     connection: HTTPSConnection, method: str, path: str, body: str | None, headers: Mapping[str, str]
-) -> tuple[int, str]:
-    """Return status and body; on any failure the connection is closed."""
+) -> Answer:
+    """Return the answer; on any failure the connection is closed."""
     try:
         connection.request(method, path, body.encode() if body else None, dict(headers))
         answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+        return Answer(answer.status, answer.read().decode(), answer.headers.get_all("Warning") or [])
     except OSError:  # among them RemoteDisconnected, which is an HTTPException too
         connection.close()
         raise
