@@ -73,13 +73,13 @@ class Direct:
         return [_shown(head | item) for item in listed["items"]]
 
     def apply(self, item: dict[str, Any], namespace: str) -> None:
-        """Create an object as ``kubectl apply`` does, unless it is there as this made it; raises NotPlain."""
-        text = json.dumps(item)
-        metadata = {**item["metadata"], "annotations": {**item["metadata"].get("annotations", {}), APPLIED: text}}
+        """Create an object as ``kubectl apply`` does, unless it is there as applied; raises Refused or NotPlain."""
         resource = self._of_kind(item)
-        body = json.dumps({**item, "metadata": metadata})
+        metadata = {"annotations": {}, **item["metadata"]} | ({"namespace": namespace} if resource.namespaced else {})
+        text = json.dumps({**item, "metadata": metadata}, separators=(",", ":"), sort_keys=True) + "\n"
+        made = {**item, "metadata": {**metadata, "annotations": {**metadata["annotations"], APPLIED: text}}}
         try:
-            self._asked("POST", f"{resource.path(namespace)}?fieldManager=kubectl-client-side-apply", body)
+            self._asked("POST", f"{resource.path(namespace)}?fieldManager=kubectl-client-side-apply", json.dumps(made))
         except NotPlain:
             stored = self._read(resource.path(namespace, metadata["name"]))
             if stored["metadata"].get("annotations", {}).get(APPLIED) != text:

@@ -1,5 +1,8 @@
 """The control plane itself, before Tutti has a part in it: its controllers are the real ones and pods really run."""
 
+import json
+from typing import Any
+
 import pytest
 
 from tests.e2e.conftest import AnyCluster
@@ -58,6 +61,46 @@ def test_a_watch_sees_every_pod_come_and_go(owner: Kubectl) -> None:
         assert [change.kind for change in watch.changes].count("ADDED") == 4
         assert max(len(pods) for _, pods in watch.live()) == 4
         assert watch.live()[-1][1] == {}
+
+
+@pytest.mark.parametrize("kind", ["pods", "pod", "events", "jobs.batch", "jobset", "namespaces", "nodes", "crd"])
+def test_tests_read_without_kubectl_what_kubectl_shows(admin: Kubectl, kind: str) -> None:
+    admin.apply(jobset("pair", 2, pod_template()))
+    wait_until(lambda: len(admin.pods(phase="Running")) == 2, what="two pods run")
+    read = wait_until(lambda: _alike(admin, kind), what="nothing changed between the two looks")
+    one = read[-1]["metadata"]["name"]
+    assert sorted(admin.get(kind, one)) == sorted(json.loads(admin("get", kind, one, "-o", "json")))
+    with pytest.raises(KubectlError) as error:
+        admin.get(kind, "nobody")
+    assert error.value.stderr.strip() == admin.refused("get", kind, "nobody", "-o", "json").strip()
+
+
+def test_tests_are_refused_without_kubectl_in_its_words(owner: Kubectl) -> None:
+    with pytest.raises(KubectlError) as error:
+        owner.get("node", "node-0")
+    assert error.value.stderr.strip() == owner.refused("get", "node", "node-0", "-o", "json").strip()
+
+
+def test_what_tests_set_up_without_kubectl_is_as_kubectl_applies_it(admin: Kubectl) -> None:
+    made = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "made", "labels": {"a": "b"}},
+        "data": {"c": "d"},
+    }
+    admin.set_up(made)
+    assert "made unchanged" in admin.apply(made)
+    other = {**made, "data": {"e": "f"}}
+    admin.set_up(made, other)
+    assert admin.get("configmap", "made")["data"] == {"e": "f"}
+    admin.clear("configmap", "made", "made")
+    assert admin("get", "configmap", "made", "--ignore-not-found") == ""
+
+
+def _alike(admin: Kubectl, kind: str) -> list[dict[str, Any]]:
+    """Return what is read of a kind if it is what kubectl shows, else nothing: some objects change by themselves."""
+    read, shown = admin.items(kind), json.loads(admin("get", kind, "-o", "json"))["items"]
+    return read if read == shown else []
 
 
 def test_a_user_has_only_the_rights_of_their_namespace(owner: Kubectl) -> None:

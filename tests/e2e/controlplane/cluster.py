@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 
 import yaml
 
-from tests.e2e.controlplane import kinds, kubeconfig, nodes, operators
+from tests.e2e.controlplane import kinds, kubeconfig, modules, nodes, operators
 from tests.e2e.controlplane.api import Api, ApiError
 from tests.e2e.controlplane.binaries import find, find_all, say
 from tests.e2e.controlplane.pki import LOOPBACK, Authority, service_account_key
@@ -131,10 +131,11 @@ class Cluster:
         if project in self._projects:
             return
         self._projects.add(project)
-        for document in kinds.definitions(project):
-            self.api.create("CustomResourceDefinition", document)
-        for path in kinds.served(project):
-            self.wait_served(path)
+        definitions = list(kinds.definitions(project))
+        for definition in definitions:
+            self.api.create(modules.DEFINITION, definition)
+        for definition in definitions:
+            self.wait_served(modules.served_at(definition))
 
     def component(
         self,

@@ -2,6 +2,7 @@
 
 import atexit
 import copy
+import json
 import shutil
 import subprocess
 import tempfile
@@ -75,10 +76,10 @@ class ExternalCluster:
 
         May be called again; :meth:`tidy` takes away what was installed.
         """
-        for text in kinds.definitions(project):
-            name = f"crd/{yaml.safe_load(text)['metadata']['name']}"
+        for definition in kinds.definitions(project):
+            name = f"crd/{definition['metadata']['name']}"
             if not self.has("default", name):
-                self._kubectl("apply", "--server-side", "-f", "-", stdin=text).check_returncode()
+                self._kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(definition)).check_returncode()
                 self._installed.append(name)
 
     def note_absent(self) -> None:

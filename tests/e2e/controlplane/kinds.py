@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.e2e.controlplane import modules
 from tests.e2e.controlplane.binaries import PINS, BuildError, find, go, made_once
@@ -93,19 +93,12 @@ GENERATED: Final = "crd:maxDescLen=0,generateEmbeddedObjectMeta=true"
 """Without descriptions: with them a kind that has pods in it is larger than etcd takes."""
 
 
-def definitions(project: str) -> Iterator[str]:
-    """Give the project's CustomResourceDefinitions as YAML; raises BuildError when they cannot be had."""
+def definitions(project: str) -> Iterator[dict[str, Any]]:
+    """Give the project's CustomResourceDefinitions; raises BuildError when they cannot be had."""
     found = PROJECTS[project]
     folder = _folder(found) if isinstance(found, Definitions) else _generated(project, found.packages)
     for path in sorted(folder.glob(found.files)):
-        for kind, document in modules.documents(path.read_text()):
-            if kind == "CustomResourceDefinition":
-                yield document
-
-
-def served(project: str) -> Iterator[str]:
-    """Give the API paths that the project's definitions add."""
-    return (modules.served_at(document) for document in definitions(project))
+        yield from modules.definitions(path.read_text())
 
 
 @cache

@@ -1,12 +1,15 @@
 """Manifests that come with the pinned Go modules: found in the module cache, never copied into the repository."""
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
 
 from tests.e2e.controlplane.binaries import go
+
+DEFINITION: Final = "CustomResourceDefinition"
 
 JOBSET: Final = ("jobset", "sigs.k8s.io/jobset")
 TRAINING_OPERATOR: Final = ("training-operator", "github.com/kubeflow/training-operator")
@@ -38,10 +41,10 @@ def training_operator_installation() -> Path:
     return folder(*TRAINING_OPERATOR) / "manifests" / "overlays" / "standalone"
 
 
-def cert_manager_crds() -> Iterator[str]:
-    """Give cert-manager's CRDs as YAML, without the Helm template lines that their files carry."""
+def cert_manager_crds() -> Iterator[dict[str, Any]]:
+    """Give cert-manager's CRDs, without the Helm template lines that their files carry."""
     for path in sorted((folder(*CERT_MANAGER) / "deploy" / "crds").glob("crd-*.yaml")):
-        yield "\n".join(line for line in path.read_text().splitlines() if "{{" not in line)
+        yield from definitions("\n".join(line for line in path.read_text().splitlines() if "{{" not in line))
 
 
 def kwok_stage(name: str) -> str:
@@ -49,18 +52,23 @@ def kwok_stage(name: str) -> str:
     return (folder(*KWOK) / "kustomize" / "stage" / f"{name}.yaml").read_text()
 
 
-def documents(text: str) -> Iterator[tuple[str, str]]:
-    """Split YAML text into (kind, document), without parsing: a CRD has thousands of lines."""
-    for document in re.split(r"^---.*$", text, flags=re.MULTILINE):
-        kind = re.search(r"^kind:\s*(\S+)", document, re.MULTILINE)
-        if kind:
-            yield kind[1], document
+def definitions(text: str) -> Iterator[dict[str, Any]]:
+    """Give the CustomResourceDefinitions of some YAML without their descriptions, which cost the API server seconds."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return (bare(found) for found in yaml.load_all(text, loader) if found and found["kind"] == DEFINITION)
 
 
-def served_at(definition: str) -> str:
-    """Return the API path that a CustomResourceDefinition adds, in the last version that its text names."""
-    name = re.search(r"^  name: ['\"]?(\w+)\.([\w.-]+)", definition, re.MULTILINE)
-    versions = re.findall(r"^ {2,4}(?:- |  )name: (v\d\w*)$", definition, re.MULTILINE)
-    if not name or not versions:
-        raise ValueError(f"not a CustomResourceDefinition: {definition[:200]!r}")
-    return f"/apis/{name[2]}/{versions[-1]}/{name[1]}"
+def bare(schema: Any) -> Any:
+    """Return a definition, or a part of it, without descriptions."""
+    if isinstance(schema, list):
+        return [bare(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    # A property that is called so is a schema, which is no text.
+    return {key: bare(each) for key, each in schema.items() if key != "description" or not isinstance(each, str)}
+
+
+def served_at(definition: dict[str, Any]) -> str:
+    """Return the API path that a CustomResourceDefinition adds, in the last version that it has."""
+    spec = definition["spec"]
+    return f"/apis/{spec['group']}/{spec['versions'][-1]['name']}/{spec['names']['plural']}"

@@ -4,6 +4,7 @@ Their own manifests say what they may do; only what runs an image is left out, a
 """
 
 import contextlib
+import json
 import subprocess
 import tempfile
 from pathlib import Path
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 TRAINING_CERTIFICATES: Final = Path("/tmp/k8s-webhook-server/serving-certs")
 """The training operator reads this folder and no other; any certificate does, so that runs can share it."""
 
-Objects = list[tuple[str, str]]
-"""Kind and YAML text of each object of a manifest."""
+Objects = list[tuple[str, dict[str, Any]]]
+"""Kind and content of each object of a manifest."""
 
 INIT_CONTAINER: Final = """
 - name: init-pytorch
@@ -50,7 +51,7 @@ _INSTALLATIONS: Final = {
 }
 """Where the kustomization of an operator is, by its project."""
 _WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-_FIRST: Final = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+_FIRST: Final = ("Namespace", modules.DEFINITION, "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 _INSTALLED: Final = (*_FIRST, "Role", "RoleBinding", "Secret")
 _CLUSTER_ADMIN: Final = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
 
@@ -78,7 +79,7 @@ def start_jobset(cluster: "Cluster", objects: Objects) -> Component:
         "jobset", "--config", certificates / "configuration.yaml", "--kubeconfig", account, "--zap-log-level=info"
     ).start()
     for kind, document in webhooks:
-        cluster.api.create(kind, reached_by_address(yaml.safe_load(document), port, cluster.authority.pem))
+        cluster.api.create(kind, reached_by_address(document, port, cluster.authority.pem))
     return component
 
 
@@ -103,7 +104,7 @@ def start_training_operator(cluster: "Cluster", objects: Objects) -> Component:
     """
     webhooks = _install(cluster, "kubeflow", objects)
     for kind, document in webhooks:
-        cluster.api.create(kind, yaml.safe_load(document) | {"webhooks": []})
+        cluster.api.create(kind, document | {"webhooks": []})
     _share_training_certificate(cluster.authority.serving("training-operator"))
     account = cluster.kubeconfig_for_service_account("kubeflow", "training-operator")
     health = f"127.0.0.1:{cluster.ports.take()}"
@@ -128,10 +129,10 @@ def define_kinds(cluster: "Cluster") -> None:
         document
         for project in _INSTALLATIONS
         for kind, document in render(cluster.binaries["kubectl"], project)
-        if kind == "CustomResourceDefinition"
+        if kind == modules.DEFINITION
     ]
     for document in defined:
-        cluster.api.create("CustomResourceDefinition", document)
+        cluster.api.create(modules.DEFINITION, document)
     for document in defined:
         cluster.wait_served(modules.served_at(document))
 
@@ -143,7 +144,7 @@ def start_cert_manager(cluster: "Cluster") -> list[Component]:
     cluster.api.create("Namespace", {"metadata": {"name": "cert-manager"}})
     definitions = list(modules.cert_manager_crds())
     for document in definitions:
-        cluster.api.create("CustomResourceDefinition", document)
+        cluster.api.create(modules.DEFINITION, document)
     for document in definitions:
         cluster.wait_served(modules.served_at(document))
     started = []
@@ -164,14 +165,16 @@ def start_cert_manager(cluster: "Cluster") -> list[Component]:
 
 
 def render(kubectl: Path, project: str) -> Objects:
-    """Return the objects of a project's installation as (kind, YAML); made once for its pins, for it takes seconds."""
+    """Return the objects of a project's installation by kind; made once for its pins, for it takes seconds."""
 
     def make(folder: Path) -> None:
         command = [str(kubectl), "kustomize", str(_INSTALLATIONS[project]())]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        (folder / "objects.yaml").write_text(done.stdout)
+        objects = [each for each in yaml.safe_load_all(done.stdout) if each["kind"] != modules.DEFINITION]
+        (folder / "objects.json").write_text(json.dumps([*modules.definitions(done.stdout), *objects]))
 
-    return list(modules.documents((made_once(project, "rendered", make) / "objects.yaml").read_text()))
+    objects = json.loads((made_once(project, "installation", make) / "objects.json").read_text())
+    return [(each["kind"], each) for each in objects]
 
 
 def reached_by_address(configuration: dict[str, Any], port: int, authority: bytes) -> dict[str, Any]:
@@ -198,12 +201,12 @@ def _install(cluster: "Cluster", namespace: str, objects: Objects) -> Objects:
         if kind in _INSTALLED:
             cluster.api.create(kind, document, namespace)
     for kind, document in objects:
-        if kind == "CustomResourceDefinition":
+        if kind == modules.DEFINITION:
             cluster.wait_served(modules.served_at(document))
     return [(kind, document) for kind, document in objects if kind in _WEBHOOKS]
 
 
-def _order(entry: tuple[str, str]) -> int:
+def _order(entry: tuple[str, dict[str, Any]]) -> int:
     """Namespaces and kinds before what lies in them."""
     return _FIRST.index(entry[0]) if entry[0] in _FIRST else len(_FIRST)
 
