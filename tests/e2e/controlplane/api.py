@@ -108,7 +108,7 @@ class Api:
         if connection is not None and connection.sock is not None:
             try:
                 return _answer(connection, "GET", path, None, headers)
-            except ConnectionError:
+            except (ConnectionError, ssl.SSLError):
                 pass
         self._kept.connection = connection = self._connection()
         return _answer(connection, "GET", path, None, headers)
