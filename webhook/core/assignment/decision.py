@@ -23,6 +23,7 @@ from webhook.core.assignment.preemption import (
 )
 from webhook.core.assignment.request import Request
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.frozen import frozen
 from webhook.core.model.gang import ANYWHERE, Gang
 from webhook.core.model.policy import Flavor, NodeFit, PreemptionPolicy, Queue
 from webhook.core.model.settings import EngineSettings
@@ -51,7 +52,7 @@ def nobody(uid: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Decision:
     """What could be done for a gang now."""
 

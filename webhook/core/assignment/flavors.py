@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from webhook.core.assignment.request import Choice, Option, Request
+from webhook.core.model.frozen import frozen
 from webhook.core.model.policy import Fungibility, Preference, SearchPolicy
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.reasons.reasons import Code
@@ -49,7 +50,7 @@ class Verdict(NamedTuple):
     code: Code | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Assignment:
     """The flavors chosen for a gang at given counts."""
 

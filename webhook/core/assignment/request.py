@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from webhook.core.assignment.node_match import misfit
 from webhook.core.ledger.record import MAX_JOBS_REQUEST
+from webhook.core.model.frozen import frozen
 from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.policy import Flavor, Queue, ResourceGroup
 from webhook.core.model.settings import EngineSettings
@@ -26,7 +27,7 @@ NAMED_MAX = 5
 """Pod sets and resources that a reason names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Want:
     """One resource of one pod set, and of those that take the same flavor."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from webhook.core.model.frozen import frozen
 from webhook.core.model.gang import Gang, PodPrice
 from webhook.core.model.interning import interned
 from webhook.core.notation.amounts import FlavorResource
@@ -41,7 +42,7 @@ class Membership:
         return max(1, self.quorum - self.succeeded_pods)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReservedPodSet:
     """What one pod set holds: how many pods may exist, at what price each, and from which flavors."""
 
@@ -63,7 +64,7 @@ class ReservedPodSet:
     """What another release wrote of it besides the rest; kept until the pod set is made again."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reservation:
     """The ledger's entry for one admitted gang."""
 

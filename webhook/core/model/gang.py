@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from weakref import WeakValueDictionary
 
+from webhook.core.model.frozen import frozen
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
 from webhook.core.reasons.reasons import Reason
@@ -17,7 +18,7 @@ GRACE_SECONDS_MAX: Final = 3600
 """How long pods of a gang may take to go when they are stopped; an admission policy holds pods and deletions to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Toleration:
     """One pod or flavor toleration, as in core/v1."""
 
@@ -65,7 +66,7 @@ _PRICES: Final[WeakValueDictionary[tuple[object, ...], PodPrice]] = WeakValueDic
 """Those that somebody has still. Equal ones are told apart by nobody, so that it does not matter whose they were."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nearness:
     """The pods of one set are to be in one domain: on nodes with the same value of a label (a rack, a block)."""
 
@@ -96,7 +97,7 @@ ANYWHERE: Final = Nearness("", required=False)
 """Kueue's ``podset-unconstrained-topology``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodSet:
     """Identical pods of a gang."""
 
@@ -132,7 +133,7 @@ class PodSet:
         return replace(self, count=count, min_count=None if least is None or least > count else least)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gang:
     """One job that starts whole or not at all."""
 

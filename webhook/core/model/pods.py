@@ -1,13 +1,14 @@
 """One pod as the fences and the quorum see it, projected from the API server's object."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from webhook.core.model.frozen import frozen
 from webhook.core.model.gang import PodPrice, PodSet
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WaitingPod:
     """A pod behind our scheduling gate: what it asks of its gang, and what a patch that lifts the gate must know."""
 
@@ -27,7 +28,7 @@ class WaitingPod:
     """What its owner wrote there."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodRecord:
     """The few facts about a pod that decide what it counts against."""
 

@@ -1,9 +1,9 @@
 """PodGroup objects of every generation, as far as they bind the pods that join them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.core.model.frozen import frozen
 from webhook.untyped import paths
 from webhook.untyped.values import integer
 
@@ -20,7 +20,7 @@ GENERATIONS: Final = {
 version differs from release to release."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodGroupRecord:
     """A PodGroup of any generation."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from webhook.core.model.frozen import frozen
 from webhook.core.notation.counted import counted
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, Layout, PodSetSource
@@ -30,7 +31,7 @@ class Scaffold:
     stands: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodSetSite:
     """One pod set as found in an object.
 

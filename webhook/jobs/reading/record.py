@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Membership, Reservation
+from webhook.core.model.frozen import frozen
 from webhook.core.model.gang import Gang
 from webhook.core.model.interning import interned
 from webhook.core.notation import names
@@ -22,7 +23,7 @@ class Owner:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Admission:
     """The annotation ``tutti.dev/admission`` of a started job: its reservation, rebuildable, and what was injected.
 
@@ -61,7 +62,7 @@ class Admission:
         return abs(self.since_seconds - reservation.since_seconds) < 0.001
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Requeue:
     """The annotation ``tutti.dev/requeue`` of a stopped job: its place and back-off."""
 
@@ -84,7 +85,7 @@ class Requeue:
     the ledger."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Template:
     """Where a pod set's template is in the object, and what a patch must know of it."""
 
@@ -118,7 +119,7 @@ class Template:
     """Names of its containers, and of those that are known to be added to its pods."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bystander:
     """An object of a known job kind that does not wait for us: only whose gang its pods are of matters."""
 
@@ -136,7 +137,7 @@ class Bystander:
     """It is there to have pods: it has not ended, nor is it suspended or being deleted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobRecord:
     """One object of a known job kind."""
 

@@ -5,10 +5,10 @@ object belongs to its owner's gang is judged in ``children``; what that does not
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
@@ -37,7 +37,7 @@ from webhook.wire.admission_review import ReviewRequest
 _TELLING_ANNOTATIONS: Final = (*OWN_ANNOTATIONS, *SIZING_ANNOTATIONS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Change:
     """A job as it is stored and as it would be."""
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from webhook.cluster.view import View
+from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
 from webhook.jobs.compute_class.catalog import ComputeClassCatalog
 from webhook.server.pods.tally import Tally
@@ -27,7 +28,7 @@ class PodRules:
     unix_now: Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodReview:
     """A review that was read: the pod as it would be, and as it was."""
 

@@ -9,10 +9,10 @@ reconciler heals.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from webhook.core.model.frozen import frozen
 from webhook.core.model.gang import PodPrice
 
 EXPIRY_SECONDS: Final = 5.0
@@ -25,7 +25,7 @@ ENTRIES_IN_ALL_MAX: Final = 40_000
 """Of all namespaces together, for the same reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Passed:
     """One pod that was let pass."""
 

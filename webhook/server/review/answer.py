@@ -5,9 +5,10 @@ the person in front of kubectl and carries the numbers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+
+from webhook.core.model.frozen import frozen
 
 
 class Refusal(StrEnum):
@@ -37,7 +38,7 @@ class Refusal(StrEnum):
     BROKEN = "InternalError"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """One decision about one request."""
 

@@ -1,9 +1,9 @@
 """A pod as a review shows it: the few facts that decide, read without trusting the shape of anything."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
 from webhook.jobs.plain_pods.group_names import group_of, held_by_kueue, kueue_group_named, misgrouped, size_of_group
@@ -29,7 +29,7 @@ def mapping(node: Mapping[str, Any], key: str, path: str) -> Mapping[str, Any]:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodFacts:
     """What one version of a pod says about itself."""
 
