@@ -138,17 +138,20 @@ class ReviewHandler:
         decide = self._endpoints.get(path)
         if decide is None:
             return 404, b"no such path"
-        started = perf_counter()
+        started, short = perf_counter(), len(body) <= LONG_BYTES
         try:
-            request = await _decoded(body)
+            request = decode(body) if short else await _decoded_with_pauses(body)
         except FieldError as error:
             return 200, self._unread(path, error, started)
         except RequestError as error:
             return self._bad_request(path, error)
         try:
-            unreasonable = None if path == POLICY_PATH else await self._looked_at(path, request, body, timeout_seconds)
-            if unreasonable is None and path != POLICY_PATH and len(body) > LONG_BYTES:
-                await _read_apart(request)
+            if path == POLICY_PATH:
+                unreasonable = None
+            elif short:
+                unreasonable = _unreasonable(path, request, body)
+            else:
+                unreasonable = await self._looked_at(path, request, body, timeout_seconds)
             decided: Decided | None = unreasonable or decide(request)
             if decided is None:
                 decided = await self._wait_and_decide(path, request, body, timeout_seconds, hopped)
@@ -295,14 +298,18 @@ class ReviewHandler:
         return validate_pods.decide(review, self._pods, self._now())
 
     async def _looked_at(self, path: str, request: ReviewRequest, body: bytes, timeout_seconds: float) -> Answer | None:
-        """Return the refusal of an unreasonable review; 15 ms a megabyte are more than the others can wait."""
-        if len(body) <= LONG_BYTES:
-            return _unreasonable(path, request, body)
+        """Return the refusal of a long review that is unreasonable, and have its objects decoded where it is not.
+
+        15 ms a megabyte are more than the others can wait.
+        """
         try:
             async with asyncio.timeout(timeout_seconds):
-                return await self._counting(partial(_unreasonable, path, request, body))
+                unreasonable = await self._counting(partial(_unreasonable, path, request, body))
         except TimeoutError:
             return _BUSY
+        if unreasonable is None:
+            await _read_apart(request)
+        return unreasonable
 
     async def _settle(self, seconds: float, deadline: float) -> None:
         if seconds > 0:
@@ -339,10 +346,8 @@ class ReviewHandler:
 _BUSY: Final = deny(Refusal.BUSY, "Tutti has too many requests in flight; try again", 429)
 
 
-async def _decoded(body: bytes) -> ReviewRequest:
-    """Return the request; other reviews get their turn while what is too deep is cut from a long one."""
-    if len(body) <= LONG_BYTES:
-        return decode(body)
+async def _decoded_with_pauses(body: bytes) -> ReviewRequest:
+    """Return the request of a long review; others get their turn while what is too deep is cut from it."""
     return decode(await shallow_with_pauses(body, LEVELS_MAX + WRAPPING_LEVELS), cut=True)
 
 
