@@ -100,7 +100,8 @@ class ReviewHandler:
         by_resource = {(kind.group, kind.plural): kind for kind in kinds.values()}
         classes = classes or class_checks.shipped()
         creators = Creators(kinds)
-        self._jobs = JobRules(view, self.settings, kinds, creators, by_resource, context, potential, classes)
+        in_hub = any(kind.given_manager for kind in kinds.values())
+        self._jobs = JobRules(view, self.settings, kinds, creators, by_resource, context, potential, classes, in_hub)
         self._pods = PodRules(view, self.settings, creators, self.tally, classes, (clock or SystemClock()).now)
         self._policy_objects = policy_objects
         self._policy_compiler = PolicyCompiler()

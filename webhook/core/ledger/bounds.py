@@ -29,7 +29,10 @@ _SAFE_LETTER_BYTES: Final = 12
 def too_large(gang: Gang) -> str | None:
     """Return what is too much for an entry of the ledger, with field, value and fix; None when nothing is."""
     for pod_set in gang.pod_sets:
-        names = pod_set.price.requests.keys() | pod_set.price.limits.keys()
+        price = pod_set.price
+        if len(price.requests) + len(price.limits) <= RESOURCE_NAMES_MAX:
+            continue
+        names = price.requests.keys() | price.limits.keys()
         if len(names) > RESOURCE_NAMES_MAX:
             return (
                 f"resources of pod set {pod_set.name:.80} name {len(names)} resources, a gang's reservation holds at "

@@ -13,6 +13,7 @@ from webhook.core.notation import names
 from webhook.core.notation.problem import Problem, shown
 from webhook.jobs.reading.gating import pod_group_of, queue_label
 from webhook.untyped import paths
+from webhook.untyped.values import text
 
 _NATIVE: Final = ("spec", "schedulingGroup", "podGroupName")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
@@ -30,10 +31,10 @@ def pod_group_named(pod: Mapping[str, Any]) -> str | None:
     if group is not None:
         return group
     own = _metadata(pod, "annotations")
-    for name in (*(own.get(key) for key in names.POD_GROUP_ANNOTATIONS), paths.find(pod, _NATIVE)):
-        if isinstance(name, str) and name:
+    for key in names.POD_GROUP_ANNOTATIONS:
+        if name := text(own.get(key)):
             return name
-    return None
+    return text(paths.find(pod, _NATIVE)) or None
 
 
 def kueue_group_named(pod: Mapping[str, Any]) -> str | None:
@@ -47,13 +48,13 @@ def kueue_group_named(pod: Mapping[str, Any]) -> str | None:
 
 def size_of_group(pod: Mapping[str, Any]) -> int:
     """Return how many pods a pod's group has in all, where it is one of Kueue's that says so; 0 for any other."""
-    text = _metadata(pod, "annotations").get(names.KUEUE_POD_COUNT)
-    return 0 if _queued_group(pod) is None else number_of_pods(text) or 0
+    stated = _metadata(pod, "annotations").get(names.KUEUE_POD_COUNT)
+    return 0 if _queued_group(pod) is None else number_of_pods(stated) or 0
 
 
-def number_of_pods(text: object) -> int | None:
+def number_of_pods(stated: object) -> int | None:
     """Return the number of pods that a label or annotation says, None for anything but a number from 1."""
-    number = int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 10 else 0
+    number = int(stated) if isinstance(stated, str) and stated.isdecimal() and len(stated) < 10 else 0
     return number or None
 
 
@@ -88,9 +89,9 @@ def misgrouped(pod: Mapping[str, Any]) -> Problem | None:
     return None
 
 
-def not_a_number(where: str, text: object) -> Problem:
+def not_a_number(where: str, stated: object) -> Problem:
     """Return what is wrong with a label or annotation that should say how many pods there are."""
-    return Problem(where, shown(text), "is not a number of pods", "write 1 or more")
+    return Problem(where, shown(stated), "is not a number of pods", "write 1 or more")
 
 
 def _queued_group(pod: Mapping[str, Any]) -> str | None:

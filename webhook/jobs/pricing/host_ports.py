@@ -3,9 +3,11 @@
 Addresses are not distinguished: a port of one address counts as the port of all.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
+
+from webhook.untyped.values import mappings
 
 PORTS_MAX: Final = 64
 """Looked at of one pod."""
@@ -30,18 +32,11 @@ def host_ports(spec: Mapping[str, Any], opened: int | None = None) -> tuple[str,
     return tuple(sorted(found))
 
 
-def ports_of(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the ports that are named by what runs as long as the pod: its containers, and sidecars."""
-    for container in _running(spec):
-        ports = container.get("ports")
-        for port in ports if isinstance(ports, list) else ():
-            if isinstance(port, Mapping):
-                yield port
-
-
-def _running(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def ports_of(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the ports that are named by what runs as long as the pod: its containers, and sidecars."""
+    named: list[Mapping[str, Any]] = []
     for field in ("containers", "initContainers"):
-        listed = spec.get(field)
-        for container in listed if isinstance(listed, list) else ():
-            if isinstance(container, Mapping) and (field == "containers" or container.get("restartPolicy") == "Always"):
-                yield container
+        for container in mappings(spec.get(field)):
+            if "ports" in container and (field == "containers" or container.get("restartPolicy") == "Always"):
+                named += mappings(container["ports"])
+    return named

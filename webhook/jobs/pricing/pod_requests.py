@@ -52,6 +52,7 @@ _UNKNOWN_FIELDS_MAX: Final = 100
 _UNKNOWN_VALUES_MAX: Final = 10_000
 """What is looked through of fields that nobody here knows: how many of one object, and values in each."""
 _NOTHING: Final[Mapping[str, int]] = {}
+_ALL_STATED: Final = frozenset[str]()
 
 Demand = tuple[Mapping[str, int], Mapping[str, int]]
 """Requests and limits, in thousandths."""
@@ -82,21 +83,21 @@ def price(
     _refuse_unknown(pod_spec, POD_FIELDS, "spec")
     containers = [_demand(c, p) for c, p in _containers(pod_spec, "containers")]
     inits = [(_demand(c, p), c.get("restartPolicy") == "Always") for c, p in _containers(pod_spec, "initContainers")]
-    requests = _aggregate([c[0] for c in containers], [(demand[0], always) for demand, always in inits])
-    limits = _aggregate([c[1] for c in containers], [(demand[1], always) for demand, always in inits])
+    requests, limits = _aggregate(containers, inits, 0), _aggregate(containers, inits, 1)
+    demands = [*containers, *(demand for demand, _ in inits)] if inits else containers
     pod_level = pod_spec.get("resources")
     if pod_level is not None:
         best_effort = _apply_pod_level(pod_level, requests, limits)
     else:
-        best_effort = not any(map(_has_compute, containers)) and not any(_has_compute(demand) for demand, _ in inits)
+        best_effort = not any(map(_has_compute, demands))
     extra = _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
     for name, amount in extra.items():
         requests[name] = requests.get(name, 0) + amount
         if limits.get(name):
             limits[name] += amount
-    for name, amount in (*requests.items(), *limits.items()):
-        if amount > AMOUNT_MAX:
-            raise Unreadable("spec", f"{quantity.render(amount)} {name}", _TOO_MUCH, _MOST)
+    if max((*requests.values(), *limits.values()), default=0) > AMOUNT_MAX:
+        amount, name = max((amount, name) for name, amount in (*requests.items(), *limits.items()))
+        raise Unreadable("spec", f"{quantity.render(amount)} {name}", _TOO_MUCH, _MOST)
     deadline = pod_spec.get("activeDeadlineSeconds")
     return PodPrice(
         requests=requests,
@@ -105,15 +106,17 @@ def price(
         best_effort=best_effort,
         priority_class=named(pod_spec, "priorityClassName") or default_priority_class,
         cross_namespace_affinity=_crosses_namespaces(pod_spec.get("affinity")),
-        unstated=_unstated([*containers, *(demand for demand, _ in inits)], pod_level),
+        unstated=_unstated(demands, pod_level),
     ).interned()
 
 
 def _unstated(containers: list[Demand], pod_level: Mapping[str, Any] | None) -> frozenset[str]:
     """Return what a ResourceQuota would have every container state; nothing once the pod as a whole states anything."""
+    if all(side.keys() >= _COMPUTE for demand in containers for side in demand):
+        return _ALL_STATED
     whole = _requirements(pod_level, "spec.resources") if pod_level else ()
     if any(_is_pod_level(name) for side in whole for name in side):
-        return frozenset()
+        return _ALL_STATED
     return frozenset(
         [
             f"{kind}.{name}"
@@ -246,15 +249,16 @@ def _amounts(quantities: object, path: str) -> Mapping[str, int]:
     return parsed
 
 
-def _aggregate(containers: list[Mapping[str, int]], inits: list[tuple[Mapping[str, int], bool]]) -> dict[str, int]:
-    running = dict(containers[0]) if len(containers) == 1 else amounts.total(containers)
+def _aggregate(containers: list[Demand], inits: list[tuple[Demand, bool]], side: int) -> dict[str, int]:
+    """Return what they come to together: ``side`` 0 are their requests, 1 their limits."""
+    running = dict(containers[0][side]) if len(containers) == 1 else amounts.total(each[side] for each in containers)
     if not inits:
         return running
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for demand, always in inits:
         # What it asks nothing of stands as high as the sidecars before it, which were looked at when they came.
-        for name, amount in demand.items():
+        for name, amount in demand[side].items():
             step = sidecars.get(name, 0) + amount
             peak[name] = max(step, peak.get(name, step))
             if always:

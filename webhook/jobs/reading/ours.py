@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.core.notation import names
 from webhook.untyped import paths
+from webhook.untyped.values import mapping
 
 
 class Form(StrEnum):
@@ -131,8 +132,9 @@ def unknown_names(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
     It is asked of every new job: pod templates are not searched for it.
     """
     found: list[Mark] = []
+    metadata = paths.find_mapping(obj, ("metadata",))
     for form in ("labels", "annotations"):
-        unknown = sorted(filter(_is_unknown, paths.find_mapping(obj, ("metadata", form))))
+        unknown = sorted(filter(_is_unknown, mapping(metadata.get(form))))
         found += [Mark(form.removesuffix("s"), key, f"metadata.{form}") for key in unknown]
     return tuple(found)
 

@@ -25,7 +25,6 @@ _LABEL: Final = re.compile(
 )
 _EMPTY: Final[dict[str, Any]] = {}
 _NONE_ADDED: Final = frozenset[str]()
-"""One for all: Python makes a new one each time."""
 PLACING_MAX: Final = 1_000
 """Tolerations of one pod set, and parts of its node affinity: each is compared with nodes and flavors."""
 _TERM_FIELDS: Final = ("matchExpressions", "matchFields")
@@ -52,7 +51,7 @@ def pod_set_of(
         name=site.name,
         count=site.count,
         price=cost,
-        added=frozenset(cost.requests.keys() - own.requests.keys()) or _NONE_ADDED,
+        added=_NONE_ADDED if cost is own else frozenset(cost.requests.keys() - own.requests.keys()),
         min_count=_min_count(site, admitted),
         node_selector=_node_selector(site, scheduling.get("nodeSelector")),
         node_affinity=_node_affinity(site.spec.get("affinity")),

@@ -29,10 +29,10 @@ def gang_problem(asking: GangReading) -> Answer | None:
     gang = asking.gang
     if gang is None:
         return deny(Refusal.MALFORMED_GANG, f"the job cannot be admitted as a gang: {asking.problem}", 422)
-    classes = sorted({s.price.priority_class or "none" for s in gang.pod_sets if s.count})
+    classes = {s.price.priority_class or "none" for s in gang.pod_sets if s.count}
     if len(classes) > 1:
         message = (
-            f"the gang's pod sets name different priority classes ({', '.join(classes)}), but its pods start together; "
+            f"the gang's pod sets name different priority classes ({', '.join(sorted(classes))}), but its pods start together; "
             "give all templates the same priorityClassName"
         )
         return deny(Refusal.MALFORMED_GANG, message, 422)
@@ -113,8 +113,7 @@ def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tup
 
 def unplaced(rules: JobRules, kind: JobKind) -> tuple[str, ...]:
     """Return what is to be said of a job whose kind a hub places in no member."""
-    in_hub = any(each.given_manager for each in rules.kinds.values())
-    if kind.given_manager or not in_hub:
+    if kind.given_manager or not rules.in_hub:
         return ()
     return (
         f"a hub places no {kind.kind} in a member: the kind has no managedBy, so the job would start in this cluster",
@@ -123,7 +122,8 @@ def unplaced(rules: JobRules, kind: JobKind) -> tuple[str, ...]:
 
 def unfollowed(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
     """Return what the job, or its PodGroup, says about where its pods go that is not carried out."""
-    left = network_topology.wanted(kind, obj, asking.sites, rules.context()).left
+    volcanos = kind.group == network_topology.GROUP
+    left = network_topology.wanted(kind, obj, asking.sites, rules.context()).left if volcanos else {}
     group = None if asking.gang is None else rules.view.pod_group_of(asking.gang)
     if group is not None:
         left |= {f"spec.{each} of PodGroup {group.name}": "it is only for plain pods" for each in group.unfollowed}

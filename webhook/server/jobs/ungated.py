@@ -53,6 +53,8 @@ def mislabelled(request: ReviewRequest) -> tuple[str, ...]:
 def meaningless(request: ReviewRequest) -> tuple[str, ...]:
     """Return what to tell the creator of a job that bears names under ours which are none of ours."""
     found = () if request.object is None else unknown_names(request.object)
+    if not found:
+        return ()
     told = (mark for mark in found if not means_a_queue(mark.key))
     return tuple(f"{mark} means nothing to Tutti; correct it, or leave it out" for mark in islice(told, _TOLD_MAX))
 

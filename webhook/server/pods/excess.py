@@ -27,6 +27,8 @@ def excess_over(
 
     ``transformed`` says as what else a queue counts a resource.
     """
+    if cost.requests == reserved.price.requests and cost.limits == reserved.price.limits:
+        return None
     counted = {*reserved.flavors, *(n for n, made in transformed.items() if not made.isdisjoint(reserved.flavors))}
     for word, asked, held in (
         ("requests", cost.requests, reserved.price.requests),

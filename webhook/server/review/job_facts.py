@@ -41,6 +41,8 @@ class JobRules:
     context: Callable[[], ReadContext]
     potential: Potential
     classes: ComputeClassCatalog
+    in_hub: bool
+    """Some kinds are placed in other clusters."""
 
 
 def malformed(request: ReviewRequest, kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
@@ -149,6 +151,8 @@ def own_fields(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> dict[O
 def own_annotations(obj: Mapping[str, Any]) -> dict[str, object]:
     """Return those of Tutti's annotations that ``obj`` itself carries."""
     marks = paths.find_mapping(obj, ("metadata", "annotations"))
+    if OWN_ANNOTATIONS.isdisjoint(marks):
+        return {}
     return {key: marks[key] for key in sorted(OWN_ANNOTATIONS) if key in marks}
 
 

@@ -6,7 +6,14 @@ from typing import Any, Final
 from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
-from webhook.jobs.plain_pods.group_names import group_of, held_by_kueue, kueue_group_named, misgrouped, size_of_group
+from webhook.jobs.plain_pods.group_names import (
+    group_of,
+    held_by_kueue,
+    kueue_group_named,
+    misgrouped,
+    pod_group_named,
+    size_of_group,
+)
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.jobs.reading.record import Owner
 from webhook.wire.admission_review import ReviewRequest
@@ -65,7 +72,7 @@ class PodFacts:
     @property
     def group(self) -> str | None:
         """The group that it joins: a PodGroup of whichever generation, or one of Kueue's."""
-        return group_of(self.document)
+        return group_of(self.document) if self._names_kueues else pod_group_named(self.document)
 
     @property
     def group_size(self) -> int:
