@@ -39,8 +39,14 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class PodPrice:
+class _Shared:
+    """What can be found again as long as somebody has it."""
+
+    __slots__ = ("__weakref__",)
+
+
+@frozen
+class PodPrice(_Shared):
     """What one pod costs, as the API server prices it, and what decides which ResourceQuota scopes it meets."""
 
     requests: Amounts = field(default_factory=dict)

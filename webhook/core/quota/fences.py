@@ -212,8 +212,8 @@ class Fences:
         One that is there for longer is on a node that does not answer, and may stay for ever.
         """
         space = self._namespaces.get(namespace)
-        uids = () if space is None else space.leaving.get((gang, pod_set), ())
-        return 0 if space is None else sum(now < space.pods[uid].gone_by_seconds for uid in uids)
+        uids = None if space is None else space.leaving.get((gang, pod_set))
+        return 0 if space is None or not uids else sum(now < space.pods[uid].gone_by_seconds for uid in uids)
 
     def present(self, namespace: str, gang: str) -> int:
         """Return how many pods of a gang were let go and have not ended: while there is one, quota is held.
@@ -269,9 +269,9 @@ class Fences:
 
     def never_fits(self, gang: Gang) -> FenceFull | NotStated | None:
         """Return why the smallest start of ``gang`` exceeds a fence even when nothing else runs, or None."""
-        fences = () if gang.loose_pods else self.fences(gang.namespace)
-        if not fences:
+        if gang.loose_pods or not self.bind(gang.namespace):
             return None
+        fences = self.fences(gang.namespace)
         least = gang.least_counts
         refusal = self._refusal(gang, least)
         if refusal is not None:

@@ -209,11 +209,12 @@ class JobKind:
     """What carries our labels to its pods, where that is no pod template of its own."""
     prepared_start: bool = False
     """Its own webhook takes template changes only while it stays suspended: a start is two patches."""
+    key: str = field(init=False, compare=False)
+    """``Kind.group``, the registry key."""
 
-    @property
-    def key(self) -> str:
-        """``Kind.group``, the registry key."""
-        return intern(f"{self.kind}.{self.group}")
+    def __post_init__(self) -> None:
+        """Write the key down, which each review and record asks for."""
+        object.__setattr__(self, "key", intern(f"{self.kind}.{self.group}"))
 
     @property
     def feed(self) -> str:

@@ -149,7 +149,7 @@ def _waiting(pod: wire.Pod, spec: dict[str, Any], asks: PodSet, gate: int) -> Wa
 def _price(spec: dict[str, Any], status: wire.Status) -> PodPrice:
     """Return the price of a pod that exists; one that cannot be priced is counted by what can be read of it."""
     try:
-        return price(as_held(spec, status))
+        return price(as_held(spec, status)).interned()
     except Unreadable as error:
         log.warning("pod.unpriceable", error=str(error))
         return PodPrice()

@@ -90,6 +90,11 @@ class PodSetSite:
         return _EMPTY if self.metadata is None else mapping(self.metadata.get("labels"))
 
     @property
+    def annotations(self) -> Mapping[str, Any]:
+        """Annotations at the same place."""
+        return _EMPTY if self.metadata is None else mapping(self.metadata.get("annotations"))
+
+    @property
     def pod_labels(self) -> Mapping[str, Any]:
         """Labels that the pods will carry."""
         return {**self.owner_labels, **self.labels} if self.owner_labels else self.labels
@@ -157,6 +162,7 @@ def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: JsonPath,
     if count > PODS_MAX:
         raise Unreadable(name, f"{counted(count, 'pod')}", "more than any cluster runs", f"write at most {PODS_MAX}")
     metadata, spec, site = template.get("metadata"), template["spec"], (*at, *source.template)
+    minimum = _minimum(source, obj, item, at)
     return PodSetSite(
         name=name,
         count=count,
@@ -166,8 +172,8 @@ def _site(source: PodSetSource, obj: Mapping[str, Any], item: Any, at: JsonPath,
         template_path=site,
         metadata_path=(*site, "metadata"),
         spec_path=(*site, "spec"),
-        min_count=_minimum(source, obj, item, at),
-        min_count_at=_minimum_at(source, at),
+        min_count=minimum,
+        min_count_at="" if minimum is None else _minimum_at(source, at),
         count_path=None if source.count is None else (*at, *source.count),
         count_written=None if source.count is None else paths.find(item, source.count),
     )

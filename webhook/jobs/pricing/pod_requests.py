@@ -107,12 +107,12 @@ def price(
         priority_class=named(pod_spec, "priorityClassName") or default_priority_class,
         cross_namespace_affinity=_crosses_namespaces(pod_spec.get("affinity")),
         unstated=_unstated(demands, pod_level),
-    ).interned()
+    )
 
 
 def _unstated(containers: list[Demand], pod_level: Mapping[str, Any] | None) -> frozenset[str]:
     """Return what a ResourceQuota would have every container state; nothing once the pod as a whole states anything."""
-    if all(side.keys() >= _COMPUTE for demand in containers for side in demand):
+    if all(requests.keys() >= _COMPUTE and limits.keys() >= _COMPUTE for requests, limits in containers):
         return _ALL_STATED
     whole = _requirements(pod_level, "spec.resources") if pod_level else ()
     if any(_is_pod_level(name) for side in whole for name in side):

@@ -96,7 +96,16 @@ def gated_by(
     ``mapped_namespaces`` are those whose jobs all wait in one queue (leaves of an ElasticQuotaTree). ``username`` is
     who creates the object, where that is known.
     """
-    if is_child(kind, obj, kinds, username) or managed_by_other(kind, obj):
+    if is_child(kind, obj, kinds, username):
+        return None
+    return gated_alone(kind, obj, namespace_labels, mapped_namespaces)
+
+
+def gated_alone(
+    kind: JobKind, obj: Mapping[str, Any], namespace_labels: Mapping[str, str], mapped_namespaces: Collection[str]
+) -> GateRule | None:
+    """Return what ``gated_by`` does, as far as it does not matter who controls ``obj``."""
+    if managed_by_other(kind, obj):
         return None
     if queue_label(obj) is not None:
         return GateRule.QUEUE_LABEL

@@ -124,7 +124,7 @@ def with_annotations(
     Raises Unreadable where the owner names a tier of HyperNodes: no kind but Volcano's is held to them.
     """
     for site in sites:
-        for name, value in paths.find_mapping(site.metadata or {}, ("annotations",)).items():
+        for name, value in site.annotations.items():
             if name in _OWN and isinstance(value, str) and is_tier(value):
                 why, fix = "is a tier of HyperNodes and no node bears it", "name a label that nodes have"
                 raise Unreadable(f"pod set {site.name}: annotation {name}", value, why, fix)
@@ -135,8 +135,7 @@ def with_annotations(
 
 
 def _annotated(site: PodSetSite, annotations: Mapping[str, str]) -> PodSetSite:
-    metadata = site.metadata or {}
-    own = paths.find_mapping(metadata, ("annotations",))
+    metadata, own = site.metadata or {}, site.annotations
     if not annotations or any(own.get(name) for name in _OWN):
         return site
     return replace(site, metadata={**metadata, "annotations": {**own, **annotations}})

@@ -134,7 +134,7 @@ def unknown_names(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
     found: list[Mark] = []
     metadata = paths.find_mapping(obj, ("metadata",))
     for form in ("labels", "annotations"):
-        unknown = sorted(filter(_is_unknown, mapping(metadata.get(form))))
+        unknown = sorted(filter(_is_unknown, mapping(metadata.get(form)))) if form in metadata else ()
         found += [Mark(form.removesuffix("s"), key, f"metadata.{form}") for key in unknown]
     return tuple(found)
 

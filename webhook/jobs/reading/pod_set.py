@@ -58,13 +58,15 @@ def pod_set_of(
         tolerations=_tolerations(scheduling.get("tolerations")),
         near=_near(site, admitted),
         host_ports=host_ports(site.spec, site.opened_port),
-        together=str(paths.find(site.metadata, ("annotations", names.POD_SET_GROUP)) or ""),
+        together=str(site.annotations.get(names.POD_SET_GROUP) or ""),
     )
     return _with_runtime_class(pod_set if undo is None else _undone(pod_set, undo), site, context)
 
 
 def _with_runtime_class(pod_set: PodSet, site: PodSetSite, context: ReadContext) -> PodSet:
     """Return the pod set with what the API server adds to pods of its RuntimeClass: where they may run."""
+    if not context.runtime_classes:
+        return pod_set
     runtime = context.runtime_classes.get(named(site.spec, "runtimeClassName"))
     if runtime is None or not runtime.scheduling:
         return pod_set
@@ -75,7 +77,7 @@ def _with_runtime_class(pod_set: PodSet, site: PodSetSite, context: ReadContext)
 
 def _near(site: PodSetSite, admitted: bool) -> Nearness | None:
     """Return the domain that a pod set has to be in, or had best be in, and its slices. Raises Unreadable."""
-    annotations = paths.find_mapping(site.metadata, ("annotations",))
+    annotations = site.annotations
     if not annotations:
         return None
     asked = [name for name in _TOPOLOGIES if annotations.get(name) not in (None, "")]
@@ -133,7 +135,7 @@ def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> Pod
         spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
     runtime = context.runtime_classes.get(named(spec, "runtimeClassName"))
     overhead = None if runtime is None else runtime.overhead
-    return price(spec, overhead, default_priority_class=context.default_priority_class)
+    return price(spec, overhead, default_priority_class=context.default_priority_class).interned()
 
 
 def _scheduling(site: PodSetSite) -> Mapping[str, Any]:
@@ -178,6 +180,8 @@ def _min_count(site: PodSetSite, admitted: bool) -> int | None:
 def _node_selector(site: PodSetSite, stated: object) -> Mapping[str, str]:
     """Return the labels that nodes have to bear. Raises Unreadable: some kinds' templates may hold anything."""
     selector = mapping(stated)
+    if not selector:
+        return selector
     wrong = next((key for key, value in selector.items() if not isinstance(value, str)), None)
     if wrong is not None:
         where = f"pod set {site.name}: {paths.render(('spec', 'nodeSelector', wrong))}"

@@ -32,8 +32,8 @@ def gang_problem(asking: GangReading) -> Answer | None:
     classes = {s.price.priority_class or "none" for s in gang.pod_sets if s.count}
     if len(classes) > 1:
         message = (
-            f"the gang's pod sets name different priority classes ({', '.join(sorted(classes))}), but its pods start together; "
-            "give all templates the same priorityClassName"
+            f"the gang's pod sets name different priority classes ({', '.join(sorted(classes))}), but its pods start "
+            "together; give all templates the same priorityClassName"
         )
         return deny(Refusal.MALFORMED_GANG, message, 422)
     for pod_set in gang.pod_sets:
@@ -101,9 +101,11 @@ def gang_warnings(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking
 
 def lingering(kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:
     """Return what will hold quota when the job has ended: here a reservation lasts as long as its pods do."""
+    if kind.deadline_if is None or not kind.endless or status.holds(kind.deadline_if, obj):
+        return ()
     pod_sets = () if asking.gang is None else asking.gang.pod_sets
     lasting = [pod_set.name for pod_set in pod_sets if pod_set.count and pod_set.name in kind.endless]
-    if not lasting or kind.deadline_if is None or status.holds(kind.deadline_if, obj):
+    if not lasting:
         return ()
     fix = f"{paths.render(kind.deadline_if.path)}: {kind.deadline_if.values[-1]}"
     return (

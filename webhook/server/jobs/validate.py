@@ -33,7 +33,7 @@ from webhook.server.review.job_facts import (
     not_ours,
     own_annotations,
     reservation_of,
-    ruling,
+    ruling_alone,
 )
 from webhook.server.review.resources_table import Handling, ResourcesTable
 from webhook.untyped import paths
@@ -81,7 +81,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     if written and request.username != rules.settings.account:
         message = f"annotation {next(iter(written))} is written only by Tutti; leave it out"
         return deny(Refusal.OWN_FIELDS, message)
-    rule = ruling(rules, kind, obj, request.username)
+    rule = ruling_alone(rules, kind, obj)
     if rule is None:
         refusal = newly_marked(request, rules.settings.account)
         warnings = () if managed_by_other(kind, obj) else (*mislabelled(request), *meaningless(request))
@@ -105,26 +105,27 @@ def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading, g
     if wrong is not None:
         return wrong
     suspend = paths.find(obj, kind.suspend or ())
-    where = paths.render(kind.suspend or ())
     if suspend is not True:
+        where = paths.render(kind.suspend or ())
         dropped = "" if suspend is not None else _dropped(kind, where, "upgrade its operator, or correct the entry")
         message = (
             f"a job that waits is stored with {where}: true; Tutti's mutating webhook sets it and did "
             f"not act. Set it yourself, or ask the administrators to look at the registration{dropped}"
         )
         return deny(Refusal.UNSUSPENDED, message)
-    labelled = [site for site in asking.sites if site.metadata_path is not None]
-    misplaced = next((site for site in labelled if site.labels.get(names.POD_SET_LABEL, site.name) != site.name), None)
-    if misplaced is not None:
-        message = f"label {names.POD_SET_LABEL} of pod set {misplaced.name} is written only by Tutti; leave it out"
-        return deny(Refusal.OWN_FIELDS, message)
-    unmarked = next((site for site in labelled if site.labels.get(names.GANG_LABEL) != gang), None)
-    if unmarked is not None:
-        message = (
-            f"pod template {unmarked.name} lacks label {names.GANG_LABEL}: {gang}; Tutti's mutating "
-            "webhook sets it and did not act. Ask the administrators to look at the registration"
-        )
-        return deny(Refusal.UNSUSPENDED, message + _cannot_carry(kind, obj))
+    for site in asking.sites:
+        labels = site.labels
+        if site.metadata_path is None:
+            continue
+        if labels.get(names.POD_SET_LABEL, site.name) != site.name:
+            message = f"label {names.POD_SET_LABEL} of pod set {site.name} is written only by Tutti; leave it out"
+            return deny(Refusal.OWN_FIELDS, message)
+        if labels.get(names.GANG_LABEL) != gang:
+            message = (
+                f"pod template {site.name} lacks label {names.GANG_LABEL}: {gang}; Tutti's mutating "
+                "webhook sets it and did not act. Ask the administrators to look at the registration"
+            )
+            return deny(Refusal.UNSUSPENDED, message + _cannot_carry(kind, obj))
     return None
 
 

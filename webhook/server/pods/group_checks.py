@@ -71,6 +71,8 @@ def opt_in_warnings(pod: PodFacts) -> tuple[str, ...]:
 
 def unfollowed(pod: PodFacts, namespace: str, rules: PodRules) -> tuple[str, ...]:
     """Return what a pod's PodGroup says about where its pods go that is not carried out."""
+    if not rules.view.pod_groups:
+        return ()
     known = rules.view.pod_groups.get((namespace, pod.group or ""))
     if known is None or not known.unfollowed:
         return ()

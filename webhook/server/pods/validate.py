@@ -23,12 +23,13 @@ from webhook.server.review.pod_facts import PodFacts, mirrors_static_pod
 
 RESOURCE_NAME_CHARS_MAX: Final = 317
 """A DNS name, a slash and 63 characters."""
+_NOT_ADMITTED: Final = frozenset({None, *names.NOT_ADMITTED})
 
 
 def wants_ledger(review: PodReview, rules: PodRules) -> tuple[int, int] | None:
     """Return the ledger version to wait for: the pod was admitted by one that this replica has not seen."""
     version = review.pod.ledger_version
-    if version is None or review.pod.gang in (None, *names.NOT_ADMITTED) or review.request.operation != "CREATE":
+    if version is None or review.pod.gang in _NOT_ADMITTED or review.request.operation != "CREATE":
         return None
     # Only a controller's word is worth waiting for; anybody else could make us wait for ever.
     behind = rules.view.ledger_lags(version, review.pod.gang or "")
@@ -41,8 +42,7 @@ def wants_owner(review: PodReview, rules: PodRules) -> bool:
     if review.request.namespace not in rules.view.namespaces:
         return False  # nothing is remembered of it
     if review.request.operation == "CREATE":
-        gang = review.pod.gang not in (None, *names.NOT_ADMITTED)
-        return gang or is_fenced(rules.view, review.request.namespace)
+        return review.pod.gang not in _NOT_ADMITTED or is_fenced(rules.view, review.request.namespace)
     return review.request.subresource == "resize" and is_fenced(rules.view, review.request.namespace)
 
 
@@ -92,8 +92,8 @@ def _too_many_names(cost: PodPrice) -> str | None:
     names_asked = {*cost.requests, *cost.limits}
     if len(names_asked) > RESOURCE_NAMES_MAX:
         return f"the pod names {len(names_asked)} resources; name at most {RESOURCE_NAMES_MAX}"
-    long = next((name for name in names_asked if len(name) > RESOURCE_NAME_CHARS_MAX), None)
-    return None if long is None else f"{long:.80}… is not a name of a resource"
+    longest = max(names_asked, key=len, default="")
+    return None if len(longest) <= RESOURCE_NAME_CHARS_MAX else f"{longest:.80}… is not a name of a resource"
 
 
 def _preset_message(pod: PodFacts) -> str:

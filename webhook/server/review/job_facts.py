@@ -12,7 +12,7 @@ from webhook.core.reasons.reasons import Reason
 from webhook.jobs.compute_class.catalog import ComputeClassCatalog
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.reading.gating import GateRule, gated_by, is_child, owner_of, readable_sites, record_gated_by
+from webhook.jobs.reading.gating import GateRule, gated_alone, is_child, owner_of, readable_sites, record_gated_by
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.jobs.reading.record import JobRecord
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
@@ -83,7 +83,7 @@ def ruling_alone(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Gate
     if rules.settings.left_to_kueue and left_to_kueue(obj):
         return None
     namespace_labels = rules.view.namespaces.get(paths.find(obj, ("metadata", "namespace")) or "", {})
-    return gated_by(kind, obj, namespace_labels, rules.view.policy.namespace_queues, kinds={})
+    return gated_alone(kind, obj, namespace_labels, rules.view.policy.namespace_queues)
 
 
 def left_to_kueue(obj: Mapping[str, Any]) -> bool:
