@@ -166,15 +166,14 @@ class ReviewHandler:
         if isinstance(decided, tuple):
             metrics.count_review(path, "forwarded", perf_counter() - started)
             return decided
-        decided = self._told(decided, request.namespace)
+        if self.view.hides_neighbours and request.namespace:
+            decided = self._told(decided, request.namespace)
         answer = _encode(request.uid, decided)
         self._line(path, request, decided, perf_counter() - started)
         return 200, answer
 
     def _told(self, answer: Answer, namespace: str) -> Answer:
         """Return an answer as it may be told in a namespace; who writes what lies in none is an administrator."""
-        if not namespace or not self.view.hides_neighbours:
-            return answer
         warnings = tuple(self.view.told(each, namespace) for each in answer.warnings)
         return replace(answer, message=self.view.told(answer.message, namespace), warnings=warnings)
 

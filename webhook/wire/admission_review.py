@@ -177,7 +177,7 @@ def decode(body: bytes, *, cut: bool = False) -> ReviewRequest:
             review = _review_decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _field_error(body, str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(400, f"the body is not JSON: {error}") from None
     _check_type(review.apiVersion, review.kind)
     if not review.request.uid:

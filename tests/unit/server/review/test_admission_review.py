@@ -46,6 +46,13 @@ def test_no_bytes_break_the_decoder(body: bytes) -> None:
     _decoded(body)
 
 
+@given(st.integers(0, 200), st.integers(900, 5_000), st.sampled_from(["[", '{"a":']), st.integers(0, 9_000))
+def test_what_opens_for_ever_and_never_closes_breaks_it_neither(before: int, after: int, opens: str, text: int) -> None:
+    """Where nothing closes, brackets tell nothing of how deep a decoder will go."""
+    request = f'{{"uid":"1","object":{"[" * before}"{"x" * text}",{opens * after}'
+    _decoded(f'{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{request}'.encode())
+
+
 @given(JSON)
 def test_no_json_breaks_the_decoder(document: object) -> None:
     _decoded(_dumps(document))
