@@ -34,7 +34,7 @@ from webhook.server.review.job_facts import (
 from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest
 
-_TELLING_ANNOTATIONS: Final = (*OWN_ANNOTATIONS, *SIZING_ANNOTATIONS)
+_TELLING_ANNOTATIONS: Final = OWN_ANNOTATIONS.union(SIZING_ANNOTATIONS)
 
 
 @frozen
@@ -98,11 +98,12 @@ def _bears_marks(change: Change, gated_before: bool) -> bool:
 def _suspends_what_waits(change: Change) -> bool:
     """Return whether somebody writes a waiting job as it is stored, as who suspends it does: nothing else is said."""
     rules, kind, old = change.rules, change.kind, change.old
-    changed = any(
-        paths.find(change.obj, ("metadata", field)) != paths.find(old, ("metadata", field))
-        for field in ("annotations", "finalizers")
-    )
-    if changed or change.running or change.request.subresource or not is_suspended(kind, old):
+    metadata, before = paths.find_mapping(change.obj, ("metadata",)), paths.find_mapping(old, ("metadata",))
+    if metadata.get("annotations") != before.get("annotations") or metadata.get("finalizers") != before.get(
+        "finalizers"
+    ):
+        return False
+    if change.running or change.request.subresource or not is_suspended(kind, old):
         return False
     held = names.HOLD in own_annotations(old) or paths.find(old, ("metadata", "annotations", names.ADMISSION_GATES))
     return not held and ruling_alone(rules, kind, old) is not None
@@ -121,11 +122,14 @@ def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
     The spec is told apart last: it is by far the largest.
     """
-    metadata, before = (paths.find_mapping(it, ("metadata",)) for it in (obj, old))
-    if any(metadata.get(field) != before.get(field) for field in ("labels", "ownerReferences")):
+    metadata, before = paths.find_mapping(obj, ("metadata",)), paths.find_mapping(old, ("metadata",))
+    if metadata.get("labels") != before.get("labels") or metadata.get("ownerReferences") != before.get(
+        "ownerReferences"
+    ):
         return False
-    notes, noted = (paths.find_mapping(it, ("annotations",)) for it in (metadata, before))
-    if notes != noted and any(notes.get(name) != noted.get(name) for name in _TELLING_ANNOTATIONS):
+    notes, noted = paths.find_mapping(metadata, ("annotations",)), paths.find_mapping(before, ("annotations",))
+    telling = (notes.keys() | noted.keys()) & _TELLING_ANNOTATIONS
+    if any(notes.get(name) != noted.get(name) for name in telling):
         return False
     return bool(obj.get("spec") == old.get("spec"))
 
