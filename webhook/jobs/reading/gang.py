@@ -209,7 +209,7 @@ def _quorum(
     """Return what the object says: at most its pods, unless the quorum is ``shared`` and others bring the rest."""
     if kind.loose_pods:
         return None
-    number, where = _written_quorum(kind, obj, pod_sets), paths.render(kind.quorum or ())
+    number, where = _written_quorum(kind, obj, pod_sets), ""
     for site in sites:
         text = site.pod_labels.get(names.MIN_AVAILABLE_LABEL)
         if text is not None:
@@ -217,6 +217,7 @@ def _quorum(
             where = f"label {names.MIN_AVAILABLE_LABEL}"
     if number is None:
         return None
+    where = where or paths.render(kind.quorum or ())
     pods = sum(pod_set.count for pod_set in pod_sets)
     if type(number) is not int or number < 1:
         most = "on" if shared else f"to {pods}"
@@ -251,10 +252,9 @@ def _ensemble(kind: JobKind, obj: Mapping[str, Any], pod_group: str | None, pod_
 
     That is so where its own object says what it is worth starting with, and where it could not be stopped with others.
     """
-    stated = _written_quorum(kind, obj, pod_sets) is not None
-    if pod_group is None or stated or kind.scheduling_gated or not kind.evictable or kind.loose_pods:
+    if pod_group is None or kind.scheduling_gated or not kind.evictable or kind.loose_pods:
         return ""
-    return pod_group
+    return pod_group if _written_quorum(kind, obj, pod_sets) is None else ""
 
 
 def _max_run_seconds(

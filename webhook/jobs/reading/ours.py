@@ -106,7 +106,7 @@ _SIMULATED: Final = f"{names.DOMAIN}/simulated-"
 
 
 def _is_unknown(key: str) -> bool:
-    return key.startswith(_OURS) and key not in _KNOWN and not key.startswith(_SIMULATED)
+    return key not in _KNOWN and not key.startswith(_SIMULATED)
 
 
 class Mark(NamedTuple):
@@ -134,8 +134,9 @@ def unknown_names(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
     found: list[Mark] = []
     metadata = paths.find_mapping(obj, ("metadata",))
     for form in ("labels", "annotations"):
-        unknown = sorted(filter(_is_unknown, mapping(metadata.get(form)))) if form in metadata else ()
-        found += [Mark(form.removesuffix("s"), key, f"metadata.{form}") for key in unknown]
+        unknown = [key for key in mapping(metadata.get(form)) if key.startswith(_OURS) and _is_unknown(key)]
+        if unknown:
+            found += [Mark(form.removesuffix("s"), key, f"metadata.{form}") for key in sorted(unknown)]
     return tuple(found)
 
 

@@ -98,10 +98,8 @@ def _bears_marks(change: Change, gated_before: bool) -> bool:
 def _suspends_what_waits(change: Change) -> bool:
     """Return whether somebody writes a waiting job as it is stored, as who suspends it does: nothing else is said."""
     rules, kind, old = change.rules, change.kind, change.old
-    metadata, before = paths.find_mapping(change.obj, ("metadata",)), paths.find_mapping(old, ("metadata",))
-    if metadata.get("annotations") != before.get("annotations") or metadata.get("finalizers") != before.get(
-        "finalizers"
-    ):
+    now, before = paths.find_mapping(change.obj, ("metadata",)), paths.find_mapping(old, ("metadata",))
+    if now.get("annotations") != before.get("annotations") or now.get("finalizers") != before.get("finalizers"):
         return False
     if change.running or change.request.subresource or not is_suspended(kind, old):
         return False
@@ -122,12 +120,10 @@ def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
     The spec is told apart last: it is by far the largest.
     """
-    metadata, before = paths.find_mapping(obj, ("metadata",)), paths.find_mapping(old, ("metadata",))
-    if metadata.get("labels") != before.get("labels") or metadata.get("ownerReferences") != before.get(
-        "ownerReferences"
-    ):
+    now, before = paths.find_mapping(obj, ("metadata",)), paths.find_mapping(old, ("metadata",))
+    if now.get("labels") != before.get("labels") or now.get("ownerReferences") != before.get("ownerReferences"):
         return False
-    notes, noted = paths.find_mapping(metadata, ("annotations",)), paths.find_mapping(before, ("annotations",))
+    notes, noted = paths.find_mapping(now, ("annotations",)), paths.find_mapping(before, ("annotations",))
     telling = (notes.keys() | noted.keys()) & _TELLING_ANNOTATIONS
     if any(notes.get(name) != noted.get(name) for name in telling):
         return False
