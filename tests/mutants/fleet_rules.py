@@ -95,9 +95,17 @@ FLEET_MUTANTS: Final = (
         "P4",
         "a member is swept when nothing without a record is left in it",
         f"{FLEET}/strays.py",
-        "    return leftovers == 0 and all(each is Verdict.KEEP for each in verdicts)\n",
+        "    return all(each is Verdict.KEEP for each in verdicts)\n",
         "    return True\n",
         FLEET_TESTS,
+    ),
+    Mutant(
+        "P4",
+        "a gang of which pods or room are left where its copy has gone is not offered",
+        "webhook/fleet/hub.py",
+        "frozenset(unreadable | left)",
+        "frozenset(unreadable)",
+        f"{UNIT}/fleet/test_sweeps.py -k never_go",
     ),
     Mutant(
         "P4",

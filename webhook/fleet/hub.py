@@ -6,7 +6,7 @@ hub processes may run at once: the record on each job is what they agree by.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -24,7 +24,7 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, NotFound
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
-from webhook.fleet.jobs.copies import copy_read, dispatch_of
+from webhook.fleet.jobs.copies import JobName, copy_read, dispatch_of
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
 from webhook.fleet.jobs.member import Member, NoAnswer
@@ -51,9 +51,6 @@ STEPS_MAX: Final = 20
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
 _ANY_JOB: Final = "/apis/batch/v1/jobs"
 """Served by every API server, and readable to the hub."""
-
-JobName = tuple[str, str, str]
-"""(key of its kind, namespace, name)."""
 
 
 class Hub:
@@ -324,7 +321,7 @@ class Hub:
         """Settle every copy of this hub in a member that no record speaks of."""
         wanted = self._sweep_wanted(member)
         await self._own_jobs_read()
-        verdicts, apart, cluster = [], set(), await member.cluster()
+        verdicts, unreadable, cluster = [], set(), await member.cluster()
         expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
         kinds = [*self.kinds.values()]
         listed = await asyncio.gather(*(member.copies(kind, self.fleet.uid) for kind in kinds))
@@ -340,17 +337,22 @@ class Hub:
                     verdicts.append(await self._settle(member, cluster, kind, found))
                 except UnreadableRecord:
                     # Its own steps tell of it. No other gang has to wait for somebody to mend it.
-                    apart.add(copy.job)
+                    unreadable.add(which)
         for which in expected:
             self._wake(which)
-        self.fleet.apart[member.name] = frozenset(apart)
-        if wanted:
-            jobs = [(self.kinds[kind], namespace, name) for kind, namespace, name in self._jobs]
-            # What made it due again meanwhile may not have been there yet when its first part was read.
-            if strays.swept(verdicts, await member.leftovers(jobs)) and wanted == self._sweep_wanted(member):
-                await self._note_swept(member)
+        # Whoever keeps a pod from going keeps no other gang waiting.
+        left = await self._left(member, self._jobs if wanted else self.fleet.apart.get(member.name, ()))
+        self.fleet.apart[member.name] = frozenset(unreadable | left)
+        # What made it due again meanwhile may not have been there yet when its first part was read.
+        if wanted and strays.swept(verdicts) and wanted == self._sweep_wanted(member):
+            await self._note_swept(member)
         if not member.knows_permits:
             await member.check()
+
+    async def _left(self, member: Member, jobs: Iterable[JobName]) -> set[JobName]:
+        """Return of which of these jobs pods or room are left in a member though the copy is gone."""
+        known = [(self.kinds[kind], namespace, name) for kind, namespace, name in jobs]
+        return await member.leftovers(known) if known else set()
 
     async def _note_swept(self, member: Member) -> None:
         set_backs = self.fleet.set_backs

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, fleet, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, fleet, plain_job, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
 from webhook.errors import Conflict
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.jobs.copies import JobName, dispatch_of
 from webhook.laboratory.simulated.api import WritePoint
 
 pytestmark = pytest.mark.virtual_time
+Make = Callable[..., dict[str, Any]]
 
 
 async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count(
@@ -29,7 +30,7 @@ async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count
         member = shared.members["a"]
         left = member.leftovers
 
-        async def set_back(jobs: Any) -> int:
+        async def set_back(jobs: Any) -> set[JobName]:
             found = await left(jobs)
             if not meanwhile.is_set():
                 shared.begin_again(1)
@@ -167,3 +168,31 @@ async def test_a_member_that_answers_slowly_is_asked_for_copies_of_all_kinds_at_
         await world.until(swept)
         kinds = len(world.running_hub.kinds)
         assert asyncio.get_running_loop().time() - began < kinds * answers_after
+
+
+@pytest.mark.parametrize("make", [plain_job, pytorch_job])
+async def test_pods_that_never_go_keep_no_other_gang_from_being_offered_by_a_hub_that_starts(make: Make) -> None:
+    kind = make()["kind"]
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(make("stuck", runtime="600s"))
+        await world.until(lambda: world.places(kind, "stuck"))
+        await asyncio.sleep(5)
+        side = world.members["a"]
+        for pod in await side.pods():
+            await side.keep_pod(pod, ["example.org/never"])
+        world.kill()
+        # Its record is lost, and its copy: what is left says only by whose name it is.
+        await side.delete(kind, "stuck")
+        await world.hub.patch(kind, "stuck", {"metadata": {"annotations": {names.DISPATCH: None}}})
+        await asyncio.sleep(5)
+        assert await side.pods()
+        world.start()
+        await world.hub.cluster.create(make("other", runtime="600s"))
+        await world.until(lambda: world.places(kind, "other"), 20)
+        await asyncio.sleep(20)
+        held = dispatch_of(await world.hub.get(kind, "stuck") or {})
+        assert (held.phase, held.why) == (DispatchPhase.NOWHERE, "a still has pods or room of an earlier copy")
+        assert await world.places(kind, "stuck") == []
+        for pod in await side.pods():
+            await side.keep_pod(pod, [])
+        await world.until(lambda: world.places(kind, "stuck"), 40)

@@ -54,9 +54,10 @@ def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool,
     return Verdict.END if complete else Verdict.WAIT
 
 
-def swept(verdicts: Iterable[Verdict], leftovers: int) -> bool:
+def swept(verdicts: Iterable[Verdict]) -> bool:
     """Return whether a member in which these were found counts as swept since the record was set back.
 
-    ``leftovers`` counts reservations and pods there whose copy is gone: nobody can say any more of which gang they are.
+    Reservations and pods there whose copy is gone may be of any gang that has its name: that one is set apart until
+    they are gone, and nobody else waits for them.
     """
-    return leftovers == 0 and all(each is Verdict.KEEP for each in verdicts)
+    return all(each is Verdict.KEEP for each in verdicts)

@@ -13,6 +13,8 @@ from webhook.jobs.reading import status
 from webhook.untyped import editing, paths
 from webhook.untyped.values import integer, items, text
 
+JobName = tuple[str, str, str]
+"""(key of its kind, namespace, name)."""
 _NOT_COPIED: Final = (f"{names.DOMAIN}/", "kubectl.kubernetes.io/last-applied-configuration")
 _MADE_BY_THE_SERVER: Final = (
     "controller-uid",

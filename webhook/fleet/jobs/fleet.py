@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from webhook.clock import Clock
+from webhook.fleet.jobs.copies import JobName
 from webhook.fleet.jobs.member import Member, NoAnswer
 from webhook.fleet.rules.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.rules.propagation import Propagation
@@ -42,9 +43,10 @@ class Fleet:
     set_backs: int = 0
     """How often the hub's API server was found to have been set back."""
 
-    apart: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By member the hub's jobs, by uid, that have a copy there and a record that cannot be read: they are offered to
-    nobody before that member was swept with their record mended. They keep no other gang waiting."""
+    apart: dict[str, frozenset[JobName]] = field(default_factory=dict)
+    """By member the hub's jobs that have a copy there and a record that cannot be read, or of which pods or room are
+    left there and no copy: they are offered to nobody before a sweep has found their record mended and nothing left.
+    They keep no other gang waiting."""
 
     def member(self, name: str) -> Member:
         """Return a member. Raises NoAnswer where it was taken away meanwhile."""
@@ -64,6 +66,6 @@ class Fleet:
         """Whether all is known that may run anywhere."""
         return self.members_known and self.unswept <= self.lost.keys()
 
-    def complete_for(self, job: str) -> bool:
-        """Return whether all is known that may run anywhere of one job, by its uid."""
-        return self.complete and not any(job in apart for name, apart in self.apart.items() if name not in self.lost)
+    def apart_in(self, job: JobName) -> set[str]:
+        """Return the members in which something may run of one job that no record speaks of."""
+        return {name for name, apart in self.apart.items() if job in apart and name not in self.lost}

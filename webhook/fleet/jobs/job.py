@@ -43,7 +43,6 @@ LOOKS: Final = 2
 ENDED: Final = "it has ended in its member, or must not run"
 LOOKED_AT_SECONDS: Final = 5.0
 """So long after an offer its member is looked at again and again."""
-
 REST_SECONDS: Final = 60.0
 """After which a gang is looked at that waits for nothing: it runs, and its copy is in the list of each sweep, or it is
 not to run.
@@ -70,9 +69,8 @@ class FleetJob:
 
     def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, name: str) -> None:
         self._fleet = fleet
-        self._kind = kind
-        self.namespace = namespace
-        self.name = name
+        self._kind, self.namespace, self.name = kind, namespace, name
+        self._which = kind.key, namespace, name
         self.last_read = LastRead()
         self._proving = Proving()
         self._offered: tuple[Dispatch, float] | None = None
@@ -120,15 +118,15 @@ class FleetJob:
             return HubStep.NOTHING
         if found is not None and found.sight.copy is not None:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
-        wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         sight = None if found is None else found.sight
+        wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
         if sight is not None and dispatch.holds and sight.cluster != dispatch.cluster:
             await self._telling.hourly(lambda now: changed(self._kind, job, dispatch, now))
         self._propagation = applying(self._fleet.propagations, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
         target = await self._target(wish, dispatch, found, ahead)
         after = await self._after_failure(wish, dispatch, found)
-        moves, complete = target is not None, self._fleet.complete_for(wish.job)
+        moves, complete = target is not None, self._fleet.complete and not self._fleet.apart_in(self._which)
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         try:
             step = await self._take(step, job, dispatch, found, target)
@@ -213,6 +211,9 @@ class FleetJob:
         if not wish.runs or dispatch.holds:
             return None
         candidates = self._candidates(dispatch)
+        if left_in := self._fleet.apart_in(self._which):
+            self._refusals |= dict.fromkeys(left_in, "still has pods or room of an earlier copy")
+            return None
         # Those that did not answer when they were last asked would keep it from the others.
         answer_not = {name for name in candidates if self._fleet.members[name].failure}
         turn = await self._turn(wish, dispatch, found, candidates, answer_not)

@@ -28,7 +28,7 @@ from webhook.core.notation import names
 from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Invalid, NotFound, TooLarge, Unavailable
 from webhook.fleet.jobs import answers
-from webhook.fleet.jobs.copies import copy_read, offer_text
+from webhook.fleet.jobs.copies import JobName, copy_read, offer_text
 from webhook.fleet.jobs.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
@@ -207,9 +207,9 @@ class Member:
         """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""
         return await self._list(collection_path(kind), {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"}) or []
 
-    async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> int:
-        """Return how much is left here of copies that are gone, by the names of the hub's jobs. Raises NoAnswer."""
-        ledger, left = await self._ledger(), 0
+    async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> set[JobName]:
+        """Return those of the hub's jobs of which something is left here, and no copy. Raises NoAnswer."""
+        ledger, left = await self._ledger(), set()
         if ledger is None:
             raise NoAnswer(f"{self.name}: its ledger cannot be read")
         held: dict[tuple[str, str], set[str]] = {}
@@ -218,20 +218,22 @@ class Member:
         for kind, namespace, name in jobs:
             if uids := held.get((kind.key, f"{namespace}/{name}")):
                 found = await self._get(object_path(kind, namespace, name))
-                left += len(uids - {text(paths.find(found, ("metadata", "uid")))})
+                if uids - {text(paths.find(found, ("metadata", "uid")))}:
+                    left.add((kind.key, namespace, name))
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
-            named = {(kind.kind, name) for kind, where, name in jobs if where == namespace}
             listed = await self._list(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL})
-            left += sum(self._orphaned(pod, named) for pod in listed or ())
+            owners = {owner for pod in listed or () for owner in self._collected_with(pod)}
+            named = [(kind, name) for kind, where, name in jobs if where == namespace]
+            left |= {(kind.key, namespace, name) for kind, name in named if (kind.kind, name) in owners}
         return left
 
     @staticmethod
-    def _orphaned(pod: Mapping[str, Any], named: Collection[tuple[str, str]]) -> bool:
-        """Return whether a pod is of an object by the name of a hub's job, and is being collected with it."""
+    def _collected_with(pod: Mapping[str, Any]) -> set[tuple[str, str]]:
+        """Return (kind, name) of what a pod is of, if it is being collected with that."""
+        if paths.find(pod, ("metadata", "deletionTimestamp")) is None:
+            return set()
         owners = items(paths.find(pod, ("metadata", "ownerReferences")))
-        ours = [each for each in owners if tuple(text(paths.find(each, (key,))) for key in ("kind", "name")) in named]
-        deleting = paths.find(pod, ("metadata", "deletionTimestamp")) is not None
-        return bool(ours) and deleting
+        return {(text(paths.find(each, ("kind",))), text(paths.find(each, ("name",)))) for each in owners}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 

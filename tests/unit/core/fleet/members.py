@@ -165,6 +165,8 @@ class Member:
     def _over(self, uid: str) -> bool:
         return any(found.uid == uid and found.finished for found in self.objects.values())
 
-    def leftovers(self) -> int:
+    def leftovers(self) -> set[str]:
+        """Names of the hub's jobs of which something is left here whose copy is gone."""
         present = {found.uid for found in self.objects.values()}
-        return len((self.reserved | {uid for uid, count in self.pods.items() if count}) - present)
+        left = (self.reserved | {uid for uid, count in self.pods.items() if count}) - present
+        return {self.pods_of_job[uid].rpartition("-")[0] for uid in left}

@@ -86,6 +86,8 @@ class World:
         self.jobs = {job: Job(f"{job}-1") for job in JOBS}
         self.epoch = 1
         self.unswept: set[str] = set()
+        self.apart: dict[str, set[str]] = {name: set() for name in MEMBERS}
+        """Jobs of which something was left in a member when it was swept, and still is."""
         self.first_seen: dict[str, dict[str, str]] = {name: {} for name in MEMBERS}
         """In which version each copy was seen first since its member has to be swept, by uid."""
         self.backup: dict[str, Job] | None = None
@@ -197,7 +199,8 @@ class World:
         others = set(MEMBERS) - {*dispatch.failed, dispatch.member}
         free = any(eligible(wish, mind.sights.get((name, job))) for name in others)
         after = AfterFailure.MOVE if free else AfterFailure.END
-        moves, complete = choice is not None, not self.unswept
+        apart = any(job in names for names in self.apart.values())
+        moves, complete = choice is not None, not self.unswept and not apart
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         self.counts[step] = self.counts.get(step, 0) + 1
         copy = None if sight is None else sight.copy
@@ -262,7 +265,7 @@ class World:
     def _sweep(self, process: int, name: str) -> None:
         there = self.members[name]
         seen: list[tuple[str, Copy]] = [(job, found.shown()) for job, found in there.objects.items()]
-        leftovers, verdicts = there.leftovers(), []
+        left, verdicts = there.leftovers(), []
         for job, copy in seen:
             known = self.jobs[job]
             if not is_copy(known.wish, copy):
@@ -283,7 +286,8 @@ class World:
                 self._send(name, "end", lambda to, job=job, copy=copy: to.delete(job, copy.uid, None))
             elif verdict is Verdict.ADOPT:
                 self._write(job, known, known.dispatch.adopted(copy.offer, name, there.cluster, copy.uid))
-        if strays.swept(verdicts, leftovers):
+        self.apart[name] = left if name in self.unswept else self.apart[name] & left
+        if strays.swept(verdicts):
             self.unswept.discard(name)
 
     # -- writes -------------------------------------------------------------------------------------------------------
@@ -325,8 +329,10 @@ class World:
                 places.setdefault(job, set()).add(uid)
                 dispatch = dispatches.get(job)
                 named = dispatch is not None and dispatch.holds and dispatch.copy_uid == uid
-                # What the record says of the time before it was set back is known again when all members were swept.
-                excused = self.unswept or (dispatch is None and self.restored)
+                # What the record says of the time before it was set back is known again when all members were swept,
+                # but for gangs that are set apart.
+                apart = any(job.rpartition("-")[0] in left for left in self.apart.values())
+                excused = self.unswept or apart or (dispatch is None and self.restored)
                 assert named or excused, f"{job} runs as {uid} while its record says {dispatch}"
         twice = {job: sorted(uids) for job, uids in places.items() if len(uids) > 1}
         assert not twice, f"runs more than once: {twice}"
