@@ -78,9 +78,9 @@ def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
     others = (
         f"request.userInfo.username != '{USER}' && !authorizer.group('').resource('nodes').check('delete').allowed()"
     )
-    return _policy(
-        _RECORD, kinds, ["CREATE", "UPDATE"], others, [(rule, f"only the fleet's hub writes {names.DISPATCH}")]
-    )
+    validations = [(rule, f"only the fleet's hub writes {names.DISPATCH}")]
+    # Of a built-in kind the API server stores annotations and finalizers that come with the status.
+    return _policy(_RECORD, kinds, ["CREATE", "UPDATE"], others, validations, parts=("", "/status"))
 
 
 def _records_only(kinds: Sequence[JobKind]) -> list[Document]:
@@ -89,12 +89,11 @@ def _records_only(kinds: Sequence[JobKind]) -> list[Document]:
     """
     ours = sorted({render(kind.managed_by) for kind in kinds if kind.dispatchable and kind.managed_by})
     managed = " || ".join(f"{cel.step('oldObject', path)}.orValue('') == '{names.HUB_MANAGER}'" for path in ours)
-    places = f"({managed}) && !('{names.ORIGIN_LABEL}' in {cel.labels_of('oldObject')})"
     same = "\n&& ".join(cel.same_but_status())
     by_status = "request.?subResource.orValue('') == 'status'"
     record = f"object.?status == oldObject.?status\n&& {cel.records_only()}"
     validations = [
-        (places, f"the account {ACCOUNT} writes only on jobs that it places"),
+        (managed, f"the account {ACCOUNT} writes only on jobs that it places"),
         (
             f"{by_status} ? (\n{same}\n) : (\n{record}\n)",
             f"the account {ACCOUNT} changes nothing of a job but {names.DISPATCH} and the status",

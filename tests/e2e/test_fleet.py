@@ -1,5 +1,6 @@
 """A hub and two members as real control planes: a Job goes whole to one that has room, and its status comes back."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -320,6 +321,12 @@ def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: FleetClusters) -
     refusal = world.hub.refused("annotate", "job", "elsewhere", "--overwrite", f"{names.DISPATCH}=gone", tenant)
     assert "only the fleet's hub writes" in refusal
     world.hub("label", "job", "elsewhere", "team=a", tenant)
+    world.hub("create", "role", "shows", "--verb=get,patch", "--resource=jobs,jobs/status")
+    world.hub("create", "rolebinding", "shows", "--role=shows", f"--serviceaccount={NAMESPACE}:default")
+    for lie in (record, {"finalizers": [names.DISPATCH]}):
+        patch = f"--patch={json.dumps({'metadata': lie})}"
+        refusal = world.hub.refused("patch", "job", "elsewhere", "--subresource=status", "--type=merge", patch, tenant)
+        assert "only the fleet's hub writes" in refusal
     world.hub.delete("job", "elsewhere")
 
 

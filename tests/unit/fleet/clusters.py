@@ -33,6 +33,7 @@ NAMESPACE = "team-a"
 PATHS = {"Job": "/apis/batch/v1", "PyTorchJob": "/apis/kubeflow.org/v1"}
 PLURALS = {"Job": "jobs", "PyTorchJob": "pytorchjobs"}
 ANY = frozenset({"*"})
+Make = Callable[..., dict[str, Any]]
 QUEUEING_HUB = Config(hub=True)
 
 
@@ -68,6 +69,10 @@ def plain_job(name: str = "train", pods: int = 2, runtime: str = "30s") -> dict[
             "template": template(runtime),
         },
     }
+
+
+def suspend(make: Make, held: bool) -> dict[str, Any]:
+    return {"spec": {"suspend": held} if make is plain_job else {"runPolicy": {"suspend": held}}}
 
 
 class Side:

@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,13 @@ import pytest
 import yaml
 
 from tests.unit.controllers.stage import POLICY
-from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
+from tests.unit.fleet.clusters import NAMESPACE, Fleet, Make, fleet, plain_job, pytorch_job, suspend
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
-Make = Callable[..., dict[str, Any]]
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ack-fleet-queue"
 
 
@@ -100,10 +99,6 @@ async def test_a_job_that_is_stopped_in_the_hub_gives_its_slot_back_and_runs_aga
         await world.hub.patch(kind, "one", suspend(make, False))
         await world.until(lambda: world.over(kind, "one"), 200)
         assert await world.empty(kind)
-
-
-def suspend(make: Make, held: bool) -> dict[str, Any]:
-    return {"spec": {"suspend": held} if make is plain_job else {"runPolicy": {"suspend": held}}}
 
 
 async def test_a_gang_that_no_member_takes_gives_its_slot_to_the_next_and_waits_again() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, fleet, plain_job, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Make, fleet, plain_job, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
@@ -17,7 +17,6 @@ from webhook.fleet.jobs.copies import JobName, dispatch_of
 from webhook.laboratory.simulated.api import WritePoint
 
 pytestmark = pytest.mark.virtual_time
-Make = Callable[..., dict[str, Any]]
 
 
 async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count(

@@ -134,13 +134,18 @@ def _offered(wish: Wish, dispatch: Dispatch, sight: Sight | None, *, moves: bool
 
 def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterFailure) -> HubStep:
     copy = sight.copy
-    if not wish.runs or copy is None or copy.uid != dispatch.copy_uid or copy.deleting or copy.given_up:
+    if not wish.runs or copy is None or copy.uid != dispatch.copy_uid or copy.given_up:
         return HubStep.RECALL
-    if copy.failed and after_failure is not AfterFailure.END:
-        return HubStep.FAIL_OVER if after_failure is AfterFailure.MOVE else HubStep.NOTHING
-    if copy.finished:
-        # Once the hub's job shows how it ended it does not run any more, and is recalled for that.
+    if copy.failed and after_failure is AfterFailure.MOVE:
+        return HubStep.FAIL_OVER
+    if copy.finished and not (copy.failed and after_failure is AfterFailure.WAIT):
+        # Once the hub's job shows how it ended it does not run any more, and is recalled for that. Also if somebody
+        # else deletes it: it has ended.
         return HubStep.REPORT
+    if copy.deleting:
+        return HubStep.RECALL
+    if copy.failed:
+        return HubStep.NOTHING
     if copy.permitted:
         return HubStep.NOTHING
     if not sight.reserved:

@@ -39,9 +39,8 @@ def offer_text(job_uid: str, offer: Offer) -> str:
 
 
 def placed_by_hub(kind: JobKind, job: Mapping[str, Any]) -> bool:
-    """Return whether a job of the hub's cluster is one that the hub places."""
-    managed = kind.managed_by is not None and paths.find(job, kind.managed_by) == names.HUB_MANAGER
-    return managed and names.ORIGIN_LABEL not in paths.find_mapping(job, ("metadata", "labels"))
+    """Return whether a job of the hub's cluster is one that the hub places: by what nobody can change, no label."""
+    return kind.managed_by is not None and paths.find(job, kind.managed_by) == names.HUB_MANAGER
 
 
 def wanted(kind: JobKind, job: Mapping[str, Any]) -> bool:
@@ -116,6 +115,8 @@ def copy_made(
     assert kind.suspend is not None
     assert kind.managed_by is not None
     copied = editing.put(editing.drop(copied, kind.managed_by), kind.suspend, True)
+    # The hub deletes it when its job shows the end; who deletes it before that has it run again.
+    copied = editing.drop(copied, (*kind.managed_by[:-1], "ttlSecondsAfterFinished"))
     if kind.key == "Job.batch" and not copied["spec"].get("manualSelector"):
         copied = editing.drop(copied, ("spec", "selector"))
     return copied
