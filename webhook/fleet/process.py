@@ -31,7 +31,7 @@ def reached(account: Account) -> Api:
         tls = suites.client_context(account.authority or None)
         if account.certificate:
             _present(tls, account)
-    except ssl.SSLError as error:
+    except (OSError, ValueError) as error:
         problem = Problem("kubeconfig", "", f"its certificates cannot be used: {error}", "copy them again")
         raise WrongInput((problem,)) from error
     return reach(account.server, tls, account.token, server_hostname=account.server_name, user_agent="tutti-hub")
@@ -43,7 +43,8 @@ def _present(tls: ssl.SSLContext, account: Account) -> None:
         os.chmod(pair.name, 0o600)
         pair.write(f"{account.certificate}\n{account.key}\n")
         pair.flush()
-        tls.load_cert_chain(pair.name)
+        # Without a password OpenSSL would ask somebody at a terminal for that of an encrypted key.
+        tls.load_cert_chain(pair.name, password="")
 
 
 async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub], None] = lambda hub: None) -> None:

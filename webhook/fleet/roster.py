@@ -74,9 +74,12 @@ class Roster:
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
-            await self.look()
-            await self._report()
-            await self._warn()
+            for work in (self.look, self._report, self._warn):
+                try:
+                    await work()
+                except Exception:
+                    # What one member's credentials say must not end what all of them need.
+                    log.exception("fleet.broken")
             await asyncio.sleep(FOLLOW_SECONDS if self._started else SOON_SECONDS)
 
     async def look(self) -> None:
@@ -103,14 +106,16 @@ class Roster:
         self._hub.fleet.unswept &= clusters.keys() | self._listed.keys()
 
     async def _read_directory(self) -> None:
+        """Take what each file says. One that is refused leaves its own member as it was, and every other alone."""
         try:
-            self._listed = await asyncio.to_thread(accounts, self._directory)
-            self._told = ""
+            found, refused = await asyncio.to_thread(_read, self._directory)
+            self._listed = {name: self._listed[name] for name in refused if name in self._listed} | found
+            told = "\n".join(map(str, refused.values()))
         except WrongInput as error:
-            # What was in use before stays so.
-            if str(error) != self._told:
-                self._told = str(error)
-                log.error("fleet.kubeconfig_refused", error=self._told)
+            told = str(error)
+        if told and told != self._told:
+            log.error("fleet.kubeconfig_refused", error=told)
+        self._told = told
 
     async def _account_of(self, cluster: Named) -> Account | None:
         """Return the credentials that a MultiKueueCluster names; None where there are none to use."""
@@ -257,23 +262,27 @@ class Roster:
 
 def accounts(directory: Path) -> Mapping[str, Account]:
     """Return the members of a directory by name. Raises WrongInput with all that is wrong with their kubeconfigs."""
-    found: dict[str, Account] = {}
-    problems: list[Problem] = []
-    for name, written in _texts(directory).items():
-        try:
-            found[name] = kubeconfig.read(written, f"member {name}")
-        except WrongInput as error:
-            problems += error.problems
-    if problems:
-        raise WrongInput(tuple(problems))
+    found, refused = _read(directory)
+    if refused:
+        raise WrongInput(tuple(problem for error in refused.values() for problem in error.problems))
     return found
 
 
-def _texts(directory: Path) -> dict[str, str]:
+def _read(directory: Path) -> tuple[dict[str, Account], dict[str, WrongInput]]:
+    """Return the members of a directory by name, and what is wrong with the others. Raises WrongInput without one."""
+    found: dict[str, Account] = {}
+    refused: dict[str, WrongInput] = {}
     # A mounted Secret has its files behind links, and folders of its own whose names begin with a dot.
     try:
         files = sorted(path for path in directory.iterdir() if not path.name.startswith(".") and path.is_file())
-        return {path.name: path.read_text() for path in files}
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         fix = "mount the Secret with the members' kubeconfigs there"
         raise WrongInput((Problem("fleet_members", str(directory), in_words(error), fix),)) from error
+    for path in files:
+        try:
+            found[path.name] = kubeconfig.read(path.read_text(), f"member {path.name}")
+        except WrongInput as error:
+            refused[path.name] = error
+        except (OSError, UnicodeDecodeError) as error:
+            refused[path.name] = WrongInput((Problem(f"member {path.name}", "", in_words(error), "give a kubeconfig"),))
+    return found, refused

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import trustme
 import yaml
+from cryptography.hazmat.primitives import serialization
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, fleet, pytorch_job
 from tests.unit.fleet.credentials.test_kubeconfig import good
@@ -78,6 +79,21 @@ async def test_a_client_certificate_is_taken_from_the_kubeconfig_and_leaves_no_f
     }
     write(tmp_path, "m", **pair)
     await reached(accounts(tmp_path)["m"]).close()
+
+
+async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
+    leaf = trustme.CA().issue_cert("hub.example.org")
+    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"secret")
+    )
+    pair = {
+        "client-certificate-data": base64.b64encode(leaf.cert_chain_pems[0].bytes()).decode(),
+        "client-key-data": base64.b64encode(locked).decode(),
+    }
+    write(tmp_path, "m", **pair)
+    with pytest.raises(WrongInput, match="cannot be used"):
+        reached(accounts(tmp_path)["m"])
 
 
 async def test_new_credentials_are_taken_and_hostile_ones_are_not(

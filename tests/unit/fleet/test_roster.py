@@ -271,3 +271,31 @@ async def test_credentials_that_end_soon_are_told_of_on_their_secret_and_as_a_me
             assert f"member {member} " in told[0]["message"]
             gauge = "tutti_fleet_credentials_expire_timestamp_seconds"
             assert REGISTRY.get_sample_value(gauge, {"member": member}) == until
+
+
+@pytest.mark.parametrize("bad", [kubeconfig("a", exec={"command": "id"}).encode(), b"\xff"])
+async def test_a_file_that_is_refused_keeps_no_other_member_from_its_new_credentials(
+    bad: bytes, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(kubeconfig(name))
+    async with world(tmp_path, "a", "b") as it:
+        await asyncio.sleep(5)
+        (tmp_path / "a").write_bytes(bad)
+        (tmp_path / "b").write_text(kubeconfig("b-new"))
+        with capture_logs() as logs:
+            await asyncio.sleep(5)
+        assert {name: account.token for name, account in it.members.known.items()} == {"a": "a", "b": "b-new"}
+        assert [each["event"] for each in logs if "member a" in each.get("error", "")] == ["fleet.kubeconfig_refused"]
+
+
+async def test_credentials_that_name_no_time_end_nothing_of_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(kubeconfig("a-" + token(iat=0, exp=-1e308)))
+    async with world(tmp_path, "a", "b") as it:
+        await asyncio.sleep(5)
+        (tmp_path / "b").write_text(kubeconfig("b"))
+        await it.whole.until(lambda: joined(it, "b"), 20)
+
+
+async def joined(it: World, name: str) -> bool:
+    return name in it.hub.fleet.members

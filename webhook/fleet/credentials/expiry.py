@@ -12,6 +12,8 @@ from webhook.fleet.credentials.kubeconfig import Account
 
 EARLY_SECONDS: Final = 7 * 24 * 3600.0
 """So long before the end it is told, or when two thirds of the time are over, whichever is later."""
+LATEST: Final = 253_402_300_800.0
+"""The end of the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,15 @@ def _of_token(token: str) -> Validity | None:
         claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (binascii.Error, ValueError):
         return None
-    until = claims.get("exp") if isinstance(claims, dict) else None
-    if not isinstance(until, int | float):
+    until, since = (_moment(claims.get(key)) if isinstance(claims, dict) else None for key in ("exp", "iat"))
+    if until is None:
         return None
-    since = claims.get("iat")
-    return Validity(float(since) if isinstance(since, int | float) else until - EARLY_SECONDS * 3, float(until))
+    return Validity(until - EARLY_SECONDS * 3 if since is None else since, until)
+
+
+def _moment(claim: object) -> float | None:
+    """Return a time that a token names; None for what no calendar has."""
+    return float(claim) if isinstance(claim, int | float) and 0 <= claim < LATEST else None
 
 
 def _of_certificate(pem: str) -> Validity | None:

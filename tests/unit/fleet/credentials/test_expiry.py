@@ -26,7 +26,21 @@ def test_a_token_is_good_from_its_issue_to_its_end() -> None:
     assert validity(account(token(iat=100, exp=4000))) == Validity(100.0, 4000.0)
 
 
-@pytest.mark.parametrize("odd", ["abc", "a.b.c", "e30.W10.x", "é.é.é", token(exp="soon"), token(iat=3), ""])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "abc",
+        "a.b.c",
+        "e30.W10.x",
+        "é.é.é",
+        token(exp="soon"),
+        token(iat=3),
+        token(exp=-1e308),
+        token(exp=-62_167_219_200),
+        token(exp=2**63),
+        "",
+    ],
+)
 def test_credentials_that_say_nothing_have_no_end(odd: str) -> None:
     assert validity(account(odd)) is None
 
