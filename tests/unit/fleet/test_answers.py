@@ -1,5 +1,6 @@
 """A member's answers are read in pages, each object alone, and never more of them than a member can have."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ import orjson
 import pytest
 
 from webhook.errors import TooLarge
-from webhook.fleet.jobs.answers import OBJECT_BYTES_MAX, OBJECTS_MAX, object_of, objects_of
+from webhook.fleet.jobs.answers import LIST_SECONDS, OBJECT_BYTES_MAX, OBJECTS_MAX, object_of, objects_of
 
 pytestmark = pytest.mark.virtual_time
 OBJECTS = [{"metadata": {"name": f"job-{number}"}} for number in range(1_200)]
@@ -50,6 +51,15 @@ async def test_empty_pages_that_never_end_are_no_list() -> None:
         return page([], "more")
 
     with pytest.raises(ValueError, match="does not end"):
+        await read(ask)
+
+
+async def test_a_list_that_comes_too_slowly_to_end_is_no_list() -> None:
+    async def ask(query: Mapping[str, str]) -> bytes:
+        await asyncio.sleep(LIST_SECONDS / 4)
+        return page(OBJECTS[:1], "more")
+
+    with pytest.raises(ValueError, match="not ended after 10 s"):
         await read(ask)
 
 

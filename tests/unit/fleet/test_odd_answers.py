@@ -1,6 +1,7 @@
 """What one member says, or one job's record, ends nothing of the hub: the other gangs are placed."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,24 @@ async def test_a_member_that_answers_with_no_list_of_objects_keeps_no_gang_from_
             return await world.members["b"].running() == 2
 
         await world.until(runs_in_b)
+
+
+async def test_a_member_whose_ledger_never_ends_keeps_no_gang_from_another() -> None:
+    async with fleet("a", "b") as world:
+        await asyncio.sleep(10)
+        link, number = world.links["a"], itertools.count()
+        honest = link.request
+
+        async def request(method: str, path: str, **how: Any) -> bytes:
+            if not (method == "GET" and path.endswith("/configmaps")):
+                return await honest(method, path, **how)
+            await asyncio.sleep(4)
+            one = f"page-{next(number)}"
+            return orjson.dumps({"metadata": {"continue": one}, "items": [{"metadata": {"name": one}}]})
+
+        link.request = request  # type: ignore[method-assign]
+        await world.hub.cluster.create(plain_job("train", runtime="6000s"))
+        await world.until(lambda: world.places("Job", "train"), 40)
 
 
 async def test_a_job_whose_record_was_broken_by_hand_keeps_no_other_from_being_placed() -> None:

@@ -16,6 +16,10 @@ OBJECT_BYTES_MAX: Final = 2 << 20
 """Of one object; etcd takes no more than 1.5 MiB unless it is told otherwise."""
 OBJECTS_MAX: Final = 200_000
 """Of one list: ten times what a member holds where there are many."""
+LIST_SECONDS: Final = 10.0
+"""In which a list is read: some gang waits for it, which could go to another member."""
+LONG_LIST_SECONDS: Final = 60.0
+"""In which all objects of a kind are read, for which nobody waits while a hub runs."""
 ONE: Final[Mapping[str, str]] = {"limit": "1"}
 """Asks for one page, so that no more is read than fits one; where one object is asked for it changes nothing else."""
 
@@ -32,10 +36,15 @@ async def object_of(raw: bytes) -> Any:
     return orjson.loads(await shallow_with_pauses(raw))
 
 
-async def objects_of(ask: Ask, query: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
+async def objects_of(
+    ask: Ask, query: Mapping[str, str], within_seconds: float = LIST_SECONDS
+) -> AsyncIterator[dict[str, Any]]:
     """Yield the objects of a list, page by page, each read alone. Raises ValueError for what no list can be."""
-    limit, token, seen = PAGE_SIZE, "", 0
+    limit, token, seen, now = PAGE_SIZE, "", 0, asyncio.get_running_loop().time
+    began = now()
     while True:
+        if now() - began > within_seconds:
+            raise ValueError(f"a list that has not ended after {within_seconds:.0f} s")
         try:
             body = await ask({**query, "limit": str(limit)} | ({"continue": token} if token else {}))
         except TooLarge:

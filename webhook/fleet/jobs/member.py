@@ -205,7 +205,8 @@ class Member:
 
     async def copies(self, kind: JobKind, hub: str) -> list[dict[str, Any]]:
         """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""
-        return await self._list(collection_path(kind), {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"}) or []
+        ours = {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"}
+        return await self._list(collection_path(kind), ours, answers.LONG_LIST_SECONDS) or []
 
     async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> set[JobName]:
         """Return those of the hub's jobs of which something is left here, and no copy. Raises NoAnswer."""
@@ -221,7 +222,8 @@ class Member:
                 if uids - {text(paths.find(found, ("metadata", "uid")))}:
                     left.add((kind.key, namespace, name))
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
-            listed = await self._list(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL})
+            path, of_gangs = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL}
+            listed = await self._list(path, of_gangs, answers.LONG_LIST_SECONDS)
             owners = {owner for pod in listed or () for owner in self._collected_with(pod)}
             named = [(kind, name) for kind, where, name in jobs if where == namespace]
             left |= {(kind.key, namespace, name) for kind, name in named if (kind.kind, name) in owners}
@@ -314,14 +316,16 @@ class Member:
         self.knows_permits = knows
         return None if ledger is None else _Ledger(True, knows, ledger.entries)
 
-    async def _list(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]] | None:
+    async def _list(
+        self, path: str, query: Mapping[str, str], within_seconds: float = answers.LIST_SECONDS
+    ) -> list[dict[str, Any]] | None:
         """Return the objects of a list; None of a kind that is not served. Raises NoAnswer for what is no list."""
 
         def ask(query: Mapping[str, str]) -> Awaitable[bytes]:
             return self._asked(self._api.request("GET", path, query=query, timeout_seconds=ANSWER_SECONDS))
 
         try:
-            return [each async for each in answers.objects_of(ask, query)]
+            return [each async for each in answers.objects_of(ask, query, within_seconds)]
         except NotFound:
             return None
         except ValueError as error:
