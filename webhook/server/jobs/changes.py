@@ -17,6 +17,7 @@ from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.jobs.children import decided_by_owner, judge_child
 from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, reading, unfit_template
 from webhook.server.jobs.growth import growth
+from webhook.server.jobs.spare_room import crowded_out
 from webhook.server.jobs.ungated import newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_job
@@ -62,6 +63,9 @@ class Change:
 def judge_change(change: Change) -> Answer:
     """Return the answer to a change of a job that is stored."""
     request, rules, kind, obj, old = change.request, change.rules, change.kind, change.obj, change.old
+    crowding = crowded_out(obj, old)
+    if crowding is not None and (is_noted(old) or ruling_alone(rules, kind, obj) is not None):
+        return crowding
     if _say_the_same(obj, old) and malformed_suspend(kind, obj) is None:
         return allow((_no_hold(change),)) if _suspends_what_waits(change) else not_ours(rules, obj)
     if change.reservation is None and is_child(kind, old, rules.kinds) and decided_by_owner(request, rules, old):

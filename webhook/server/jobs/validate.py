@@ -23,6 +23,7 @@ from webhook.server.jobs.gang_checks import (
     unfollowed,
     unplaced,
 )
+from webhook.server.jobs.spare_room import crowded_out
 from webhook.server.jobs.ungated import judge_ungated, meaningless, mislabelled, newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_job
@@ -89,6 +90,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     asking = reading(rules, kind, obj)
     problem = (
         claims_an_owner(request, rules, kind, obj)
+        or crowded_out(obj)
         or (None if kind.suspend is None else _held_at_birth(kind, obj, asking, pending(rule)))
         or gang_problem(asking)
         or unfit_template(asking)
