@@ -323,7 +323,8 @@ def test_a_tenant_of_the_hub_does_not_say_where_a_job_is(world: FleetClusters) -
     world.hub("label", "job", "elsewhere", "team=a", tenant)
     world.hub("create", "role", "shows", "--verb=get,patch", "--resource=jobs,jobs/status")
     world.hub("create", "rolebinding", "shows", "--role=shows", f"--serviceaccount={NAMESPACE}:default")
-    for lie in (record, {"finalizers": [names.DISPATCH]}):
+    wait_until(lambda: world.hub.get("job", "elsewhere")["metadata"].get("finalizers"), 60, what="it is offered")
+    for lie in (record, {"finalizers": None}):
         patch = f"--patch={json.dumps({'metadata': lie})}"
         refusal = world.hub.refused("patch", "job", "elsewhere", "--subresource=status", "--type=merge", patch, tenant)
         assert "only the fleet's hub writes" in refusal
