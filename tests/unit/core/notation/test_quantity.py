@@ -70,3 +70,16 @@ def test_rendered_amounts_are_read_back_unchanged(thousandths: int, resource: st
 def test_decimal_text_means_what_it_says(value: Decimal) -> None:
     """An independent reading of plain decimals agrees."""
     assert quantity.parse(f"{value:f}") == int(value * 1000)
+
+
+def test_the_larger_quantity_is_kept_as_it_was_written_and_what_is_none_stays():
+    left = {"cpu": "1000m", "memory": "1Gi", "odd": "many", "pods": 3}
+    right = {"cpu": 1, "memory": "1025Mi", "odd": "4", "storage": "1k", "pods": "few"}
+    assert quantity.largest(left, right) == {
+        "cpu": "1000m",
+        "memory": "1025Mi",
+        "odd": "many",
+        "pods": 3,
+        "storage": "1k",
+    }
+    assert quantity.largest(None, None) == {}

@@ -81,6 +81,14 @@ def test_a_gpu_pod_whose_requests_are_below_its_limits_is_told():
     assert resources["requests"] == resources["limits"]
 
 
+@pytest.mark.parametrize("mode", [Mode.WARN, Mode.DENY])
+def test_only_mode_mutate_corrects_what_it_finds(mode):
+    rules = {**CATALOG.rules, Rule.SHAPE: mode}
+    found = broken(template("general-purpose", "3", "2Gi"), catalog=CATALOG.model_copy(update={"rules": rules}))
+    assert (found[Rule.SHAPE].mode, found[Rule.SHAPE].changes) == (mode, {})
+    assert broken(template("general-purpose", "3", "2Gi"), catalog=MUTATING)[Rule.SHAPE].changes
+
+
 def test_cpu_annotations_do_not_belong_on_gpu_pods():
     item = template("gpu-hpn", gpus="1", labels={SERIES: "m"})
     item["metadata"]["annotations"] = {CATALOG.cpu_only_annotations[0]: "amd"}
