@@ -283,6 +283,7 @@ class Hub:
     async def _drive(self, which: JobName, job: FleetJob) -> None:
         try:
             for _ in range(STEPS_MAX):
+                await asyncio.sleep(job.looks.wait_seconds(asyncio.get_running_loop().time()))
                 self._woken.pop(which, None)
                 step = await job.step()
                 self._note_unreadable(which, unreadable=False)

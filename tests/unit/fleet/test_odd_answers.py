@@ -11,7 +11,10 @@ from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.notation import names
+from webhook.errors import ApiError, Forbidden, Invalid
 from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.jobs.looks import EACH_SECONDS, LOOKS_AT_ONCE
+from webhook.fleet.jobs.refusal import REFUSED_SECONDS
 
 pytestmark = pytest.mark.virtual_time
 
@@ -118,3 +121,80 @@ async def test_a_hub_that_starts_with_a_broken_record_places_others_and_finds_th
         assert await world.places("Job", "broken") == ["b"]
         assert dispatch_of(await world.hub.get("Job", "broken") or {}).member == "b"
         assert REGISTRY.get_sample_value("tutti_fleet_unreadable_dispatches") == 0
+
+
+REFUSALS = [
+    Forbidden(403, "Forbidden", 'admission webhook "their.policy" denied the request: no jobs on Thursdays'),
+    Invalid(422, "Invalid", "spec.template: field is immutable on Thursdays"),
+]
+
+
+def refuse(world: Fleet, member: str, answer: ApiError) -> list[str]:
+    """Have a member refuse every new copy; return what it was asked to create."""
+    link, asked = world.links[member], list[str]()
+    honest = link.request
+
+    async def request(method: str, path: str, **how: Any) -> bytes:
+        if method == "POST" and path.endswith("/jobs"):
+            asked.append(path)
+            raise answer
+        return await honest(method, path, **how)
+
+    link.request = request  # type: ignore[method-assign]
+    return asked
+
+
+def unreachable(member: str) -> float | None:
+    return REGISTRY.get_sample_value("tutti_fleet_member_unreachable", {"member": member})
+
+
+@pytest.mark.parametrize("answer", REFUSALS, ids=["by a policy", "by a schema"])
+async def test_a_member_that_refuses_a_copy_answers_and_the_gang_goes_to_another_at_once(answer: ApiError) -> None:
+    async with fleet("a", "b") as world:
+        await asyncio.sleep(10)
+        asked = refuse(world, "a", answer)
+        await world.hub.cluster.create(plain_job(runtime="600s"))
+
+        async def runs_in_b() -> bool:
+            assert unreachable("a") == 0, "it answers"
+            return await world.members["b"].running() == 2
+
+        await world.until(runs_in_b, 10)
+        assert len(asked) == 1
+
+
+@pytest.mark.parametrize("answer", REFUSALS, ids=["by a policy", "by a schema"])
+async def test_where_every_member_refuses_a_copy_its_words_are_told_and_it_is_tried_now_and_then(
+    answer: ApiError,
+) -> None:
+    async with fleet("a") as world:
+        await asyncio.sleep(10)
+        asked = refuse(world, "a", answer)
+        await world.hub.cluster.create(plain_job())
+        await asyncio.sleep(60)
+        assert len(asked) <= 60 / REFUSED_SECONDS + 2, "now and then"
+        assert len(asked) > 1, "it may have been mended"
+        assert "on Thursdays" in dispatch_of(await world.hub.get("Job", "train") or {}).why
+
+
+async def test_a_copy_that_is_changed_all_the_time_is_looked_at_now_and_then() -> None:
+    async with fleet("a") as world:
+        await world.hub.cluster.create(plain_job(runtime="600s"))
+        await world.until(lambda: runs(world))
+        link, looks = world.links["a"], list[str]()
+        honest = link.request
+
+        async def request(method: str, path: str, **how: Any) -> bytes:
+            if method == "GET" and path.endswith("/jobs/train"):
+                looks.append(path)
+            return await honest(method, path, **how)
+
+        link.request = request  # type: ignore[method-assign]
+        for number in range(1000):
+            await world.members["a"].patch("Job", "train", {"metadata": {"annotations": {"x.dev/y": str(number)}}})
+            await asyncio.sleep(0.01)
+        assert len(looks) <= LOOKS_AT_ONCE + 20 / EACH_SECONDS
+
+
+async def runs(world: Fleet) -> bool:
+    return await world.members["a"].running() == 2

@@ -87,6 +87,14 @@ def next_step(
     return HubStep.DELETE if copy is not None and copy.uid == dispatch.copy_uid and not copy.deleting else HubStep.PROVE
 
 
+def rests(wish: Wish, dispatch: Dispatch, sight: Sight | None) -> bool:
+    """Return whether a gang waits for nothing that only a look would show."""
+    if dispatch.phase is DispatchPhase.NOWHERE:
+        return not wish.runs
+    copy = None if sight is None or dispatch.phase is not DispatchPhase.GRANTED else sight.copy
+    return copy is not None and copy.permitted and not (copy.finished or copy.deleting)
+
+
 def eligible(wish: Wish, sight: Sight | None) -> bool:
     """Return whether a gang may be offered to a member: it answers, knows permits (P7), and has the name free (P6)."""
     return not why_not(wish, sight)

@@ -12,7 +12,7 @@ import structlog
 
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy, Sight
-from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next_step, why_not
+from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next_step, rests, why_not
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
@@ -23,8 +23,10 @@ from webhook.fleet.jobs.events import changed, unreadable
 from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
-from webhook.fleet.jobs.member import Look, Member, NoAnswer, Waits, Written
+from webhook.fleet.jobs.looks import Looks
+from webhook.fleet.jobs.member import Look, Member, NoAnswer, Refused, Waits
 from webhook.fleet.jobs.proving import Proving
+from webhook.fleet.jobs.refusal import Refusal
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
@@ -71,7 +73,7 @@ class FleetJob:
         self._fleet = fleet
         self._kind, self.namespace, self.name = kind, namespace, name
         self._which = kind.key, namespace, name
-        self.last_read = LastRead()
+        self.last_read, self.looks = LastRead(), Looks()
         self._proving = Proving()
         self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""
@@ -93,6 +95,7 @@ class FleetJob:
         self._reserved: tuple[str, float] | None = None
         """The copy that was seen to have a reservation, and since when."""
         self._failed = Failed(fleet)
+        self._refusal = Refusal()
         self._said: tuple[str, float] = "", -inf
         """Why it is nowhere, as this process wrote it last, and when."""
         self._telling = Telling(fleet, kind, namespace)
@@ -131,20 +134,12 @@ class FleetJob:
         try:
             step = await self._take(step, job, dispatch, found, target)
             self.last_read.end()
-            if step is HubStep.NOTHING and self._rests(wish, dispatch, sight):
+            if step is HubStep.NOTHING and rests(wish, dispatch, sight):
                 self.rests_until = asyncio.get_running_loop().time() + REST_SECONDS
             return step
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
             return HubStep.NOTHING
-
-    @staticmethod
-    def _rests(wish: Wish, dispatch: Dispatch, sight: Sight | None) -> bool:
-        """Return whether a gang waits for nothing that only a look would show."""
-        if dispatch.phase is DispatchPhase.NOWHERE:
-            return not wish.runs
-        copy = None if sight is None or dispatch.phase is not DispatchPhase.GRANTED else sight.copy
-        return copy is not None and copy.permitted and not (copy.finished or copy.deleting)
 
     def runs_in(self, member: str) -> bool:
         """Return whether its copy in a member has a permit, by what was read last."""
@@ -279,7 +274,8 @@ class FleetJob:
 
     async def _stays(self, dispatch: Dispatch, found: Look, age: float, members: set[str]) -> bool:
         """Hear the member that has the offer, which answers; return whether it is to keep it."""
-        now, copy, told = asyncio.get_running_loop().time(), found.sight.copy, Waits()
+        now, copy = asyncio.get_running_loop().time(), found.sight.copy
+        told = Waits(self._refusal.words(dispatch.offer))
         if age < LOOKED_AT_SECONDS:
             # Soon its member says why it waits, which no watch shows.
             self.look_at_seconds = now + max(0.0, TOLD_SECONDS - age)
@@ -303,20 +299,11 @@ class FleetJob:
         try:
             match step:
                 case HubStep.OFFER if target is not None:
-                    epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self._why(target.member)
-                    offered = dispatch.offered(epoch, target.member, target.cluster, why)
-                    await self.write(job, offered)
-                    self._offered = offered, asyncio.get_running_loop().time()
-                    self.choice.offered()
-                    creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
-                    # If nothing could be created the deletion ends by itself: it is of the copy as it was read.
-                    created, _ = await asyncio.gather(creates, self._leave(dispatch, copy))
-                    if created:
-                        return self._watches(offered)
+                    return await self._offer(job, dispatch, copy, target)
                 case HubStep.WITHDRAW:
                     await self.write(job, dispatch.withdrawn("it must not run"))
                     await self._leave(dispatch, copy)
-                case HubStep.CREATE:
+                case HubStep.CREATE if not self._refusal.rests(dispatch.offer, asyncio.get_running_loop().time()):
                     if await self._create(job, dispatch):
                         return self._watches(dispatch)
                 case HubStep.SWEEP if member is not None and copy is not None:
@@ -351,11 +338,27 @@ class FleetJob:
                     if dispatch.phase is DispatchPhase.NOWHERE and stopped(self._kind, job):
                         await self._store_status(job, {})
                     return HubStep.NOTHING
+        except Refused as error:
+            # It is offered to another member at once, if there is one.
+            self._refusal.heard(self._known.offer, str(error), asyncio.get_running_loop().time())
+            return step
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
             self.look_at_seconds = 0.0
             return HubStep.NOTHING
         return step
+
+    async def _offer(self, job: dict[str, Any], dispatch: Dispatch, copy: Copy | None, target: Target) -> HubStep:
+        """Offer it to another member. Raises NoAnswer."""
+        epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self._why(target.member)
+        offered = dispatch.offered(epoch, target.member, target.cluster, why)
+        await self.write(job, offered)
+        self._offered = offered, asyncio.get_running_loop().time()
+        self.choice.offered()
+        creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
+        # If nothing could be created the deletion ends by itself: it is of the copy as it was read.
+        created, _ = await asyncio.gather(creates, self._leave(dispatch, copy))
+        return self._watches(offered) if created else HubStep.OFFER
 
     def _moves_on(self, copy: Copy, found: Look | None) -> bool:
         """Return whether a copy with a reservation is soon written by its controller, which has not seen it yet.
@@ -379,12 +382,13 @@ class FleetJob:
         return HubStep.NOTHING
 
     async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Write why a gang is nowhere, in place of what another process found once a minute only.
+        """Write why a gang is nowhere, or refused; in place of what another process found once a minute only.
 
         That one may not reach the same members, and would write it back as soon as it sees it changed.
         """
         why, now = self._why(), asyncio.get_running_loop().time()
-        if dispatch.phase is not DispatchPhase.NOWHERE or not self._refusals or why == dispatch.why:
+        nowhere = dispatch.phase is DispatchPhase.NOWHERE and self._refusals
+        if why == dispatch.why or not (nowhere or self._refusal.words(dispatch.offer)):
             return
         if dispatch.why in ("", self._said[0]) or now >= self._said[1] + REST_SECONDS:
             self._said = why, now
@@ -410,19 +414,14 @@ class FleetJob:
         """
         spares = len(self._candidates(dispatch)) > 1 and not self.choice.stops_others
         made = copy_made(self._kind, job, self._fleet.uid, dispatch, stops_nobody=spares)
-        return self._note_copy(await self._fleet.member(dispatch.member).create(self._kind, made))
-
-    def _note_copy(self, written: Written | None) -> bool:
-        if written is not None:
-            self.last_read.copy(*written)
-        return written is not None
+        return self.last_read.wrote(await self._fleet.member(dispatch.member).create(self._kind, made))
 
     async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch) -> bool:
         """Permit a copy whose grant is stored; return whether it was still as granted. Raises NoAnswer."""
         member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
         written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)
         await self._telling.where(job, dispatch)
-        return self._note_copy(written)
+        return self.last_read.wrote(written)
 
     async def tell_unreadable(self, error: UnreadableRecord) -> None:
         """Tell on the hub's job that its record cannot be read."""

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from webhook.fleet.jobs.member import Written
 from webhook.wire.watch import version_number
 
 NOTHING_READ: Final = ("", 0)
@@ -24,6 +25,12 @@ class LastRead:
     def copy(self, uid: str, version: str) -> None:
         """Take in the copy."""
         self._copy_so_far = uid, version_number(version)
+
+    def wrote(self, copy: Written | None) -> bool:
+        """Take in the copy as a write has left it; return whether there was one."""
+        if copy is not None:
+            self.copy(*copy)
+        return copy is not None
 
     def begin(self) -> None:
         """A step begins, which has read no copy yet."""

@@ -26,7 +26,7 @@ from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.core.reasons import neighbours
-from webhook.errors import ApiError, Conflict, Invalid, NotFound, TooLarge, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
 from webhook.fleet.jobs import answers
 from webhook.fleet.jobs.copies import JobName, copy_read, offer_text
 from webhook.fleet.jobs.shared_read import SharedRead
@@ -54,6 +54,10 @@ _LEDGER: Final = f"{_CONFIG_MAPS}/{names.LEDGER_NAME}"
 
 class NoAnswer(Exception):
     """A member did not answer, or said what a member cannot say."""
+
+
+class Refused(NoAnswer):
+    """A member answered, and does not take what was to be written; the message is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +348,7 @@ class Member:
     async def _write(
         self, method: str, path: str, body: bytes, content_type: str = "application/json"
     ) -> Written | None:
+        """Return what is stored; None where it is to be read again. Raises NoAnswer, Refused."""
         try:
             answer = await self._asked(
                 self._api.request(
@@ -353,10 +358,14 @@ class Member:
                     content_type=content_type,
                     accept=METADATA,
                     timeout_seconds=ANSWER_SECONDS,
-                )
+                ),
+                (Conflict, Forbidden, Invalid, NotFound, TooLarge),
             )
-        except (Conflict, Invalid, NotFound) as error:
-            # Refused, taken, or the copy moved on or is gone: it is read again before anything else is decided.
+        except (Conflict, Forbidden, Invalid, NotFound) as error:
+            if isinstance(error, Forbidden) or (isinstance(error, Invalid) and method == "POST"):
+                log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
+                raise Refused(str(error)[:REASON_CHARACTERS]) from error
+            # Taken, or the copy moved on or is gone: it is read again before anything else is decided.
             log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
             return None
         try:
@@ -365,8 +374,10 @@ class Member:
             raise NoAnswer(f"{self.name}: its answer is no object: {error}") from error
         return Written(*(text(paths.find(stored, ("metadata", key))) for key in Written._fields))
 
-    async def _asked(self, request: Awaitable[bytes]) -> bytes:
-        """Return the answer of a member that is not resting. Raises NoAnswer, Conflict, Invalid, NotFound, TooLarge."""
+    async def _asked(
+        self, request: Awaitable[bytes], answers: tuple[type[ApiError], ...] = (Conflict, Invalid, NotFound, TooLarge)
+    ) -> bytes:
+        """Return the answer of a member that is not resting. Raises NoAnswer, and what is an answer too."""
         now = asyncio.get_running_loop().time()
         if now < self._rests_until:
             if hasattr(request, "close"):
@@ -379,7 +390,7 @@ class Member:
             self._rest()
             self._note(f"no answer in {ANSWER_SECONDS:.0f} s")
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
-        except (Conflict, Invalid, NotFound, TooLarge):
+        except answers:
             self._note("")
             raise
         except ApiError as error:
