@@ -32,7 +32,8 @@ class Refused(Exception):
     """There is no such object, or this user may not do that; the message is as kubectl prints it."""
 
     def __init__(self, reason: str, told: str) -> None:
-        super().__init__(f"Error from server ({reason}): {told}")
+        # A webhook that denies gives no reason.
+        super().__init__(f"Error from server ({reason}): {told}" if reason else f"Error from server: {told}")
         self.reason = reason
 
 
@@ -105,7 +106,7 @@ class Direct:
         try:
             return self._api.ask(method, path, body)
         except ApiError as error:
-            if error.reason in ("NotFound", "Forbidden"):
+            if error.status in (403, 404) and error.told:
                 raise Refused(error.reason, error.told) from error
             raise NotPlain from error
         except OSError as error:

@@ -14,7 +14,7 @@ from tests.e2e.conftest import AnyCluster, create_namespace, member
 from tests.e2e.controlplane.install import NAMESPACE
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import GPU, job, pod_template
-from tests.e2e.queues import cluster_queue_of, reservations
+from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations
 from webhook.core.notation import names
 from webhook.dialects.registry import COMPILED
 
@@ -245,3 +245,13 @@ def _volcano_kept(owner: Kubectl, admin: Kubectl, name: str, as_object: bool) ->
         assert f"Queue {name} holds" in system.refused("apply", "-f", "-", stdin=json.dumps(POLICY_MAP | {"data": {}}))
     owner.delete("job", "train")
     wait_until(lambda: system.delete(*deleted), what="the queue may go")
+
+
+def test_tests_clear_nothing_without_kubectl_that_tutti_keeps(admin: Kubectl) -> None:
+    queue = give_queue(admin, gpus=1)
+    admin.apply(job("steady", 1, pod_template(), QUEUE))
+    wait_until(lambda: admin.pods(phase="Running"), what="it runs")
+    refused = wait_until(partial(admin.refused, "delete", "clusterqueue", queue, "--dry-run=server"), what="kept")
+    with pytest.raises(KubectlError) as error:
+        admin.clear("clusterqueue", queue)
+    assert refused.strip().endswith(error.value.stderr)  # kubectl warns that it is no object of the namespace
