@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from webhook.errors import RequestError
-from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, fits, shallow
+from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, fits, shallow, too_few_brackets
 
 API_VERSION: Final = "admission.k8s.io/v1"
 MESSAGE_CHARS_MAX: Final = 1024
@@ -96,6 +96,7 @@ class ReviewRequest:
     """One admission request; its objects are decoded when first asked for."""
 
     __slots__ = (
+        "_body",
         "_object",
         "_old_object",
         "_raw_object",
@@ -114,8 +115,8 @@ class ReviewRequest:
         "username",
     )
 
-    def __init__(self, wire: _Request, *, cut: bool) -> None:
-        """``cut``: what is nested too deeply was cut away before."""
+    def __init__(self, wire: _Request, body: bytes, *, cut: bool) -> None:
+        """``body`` is the whole review; ``cut``: what is nested too deeply was cut away from it before."""
         kind, resource = wire.kind or _GroupVersionKind(), wire.resource or _GroupVersionResource()
         self.uid = wire.uid
         self.kind = f"{kind.kind or ''}.{kind.group or ''}"
@@ -130,7 +131,7 @@ class ReviewRequest:
         self.groups = (wire.userInfo.groups if wire.userInfo else ()) or ()
         self.dry_run = bool(wire.dryRun)
         self._raw_object, self._raw_old_object = wire.object, wire.oldObject
-        self._shallow = cut
+        self._body, self._shallow = body, cut
         self._object: Mapping[str, Any] | None = None
         self._old_object: Mapping[str, Any] | None = None
 
@@ -154,6 +155,8 @@ class ReviewRequest:
         return not fits(bytes(self._raw_object))
 
     def _decoded(self, raw: msgspec.Raw, field: str) -> Mapping[str, Any] | None:
+        # A look at the whole body mostly suffices for both objects.
+        self._shallow = self._shallow or too_few_brackets(self._body, LEVELS_MAX)
         try:
             value = orjson.loads(memoryview(raw) if self._shallow else shallow(bytes(raw)))
         except orjson.JSONDecodeError as error:
@@ -182,7 +185,7 @@ def decode(body: bytes, *, cut: bool = False) -> ReviewRequest:
     _check_type(review.apiVersion, review.kind)
     if not review.request.uid:
         raise RequestError(400, "request.uid is empty")
-    return ReviewRequest(review.request, cut=cut)
+    return ReviewRequest(review.request, body, cut=cut)
 
 
 def _field_error(body: bytes, message: str) -> Exception:

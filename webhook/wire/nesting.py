@@ -51,7 +51,7 @@ def shallow(raw: bytes, levels: int = LEVELS_MAX) -> bytes:
     """Return the JSON in ``raw`` with null in the place of each map and list below ``levels``; most often ``raw``
     itself. What is not JSON stays none.
     """
-    if _too_few_brackets(raw, levels):
+    if too_few_brackets(raw, levels):
         return raw
     return _finished(shallow_in_steps(raw, levels))
 
@@ -86,7 +86,7 @@ def _finished(steps: Generator[None, None, T]) -> T:
             return result
 
 
-def _too_few_brackets(raw: bytes, levels: int) -> bool:
+def too_few_brackets(raw: bytes, levels: int) -> bool:
     """Return whether ``levels`` cannot be exceeded: up to the middle each level has opened, from there on each one has
     yet to close.
     """
@@ -100,7 +100,7 @@ def _too_few_brackets(raw: bytes, levels: int) -> bool:
 
 
 def _looked(raw: bytes, levels: int) -> Generator[None, None, bool]:
-    if _too_few_brackets(raw, levels):
+    if too_few_brackets(raw, levels):
         return True
     left = yield from _brackets(raw)
     if len(left) <= _SHORT and _folds(left, levels):
