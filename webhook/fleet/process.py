@@ -48,7 +48,7 @@ def _present(tls: ssl.SSLContext, account: Account) -> None:
 
 
 async def serve_hub(config: Config, stop: asyncio.Event, on_start: Callable[[Hub], None] = lambda hub: None) -> None:
-    """Run a hub until ``stop``. Raises WrongInput where its members cannot be read at the start."""
+    """Run a hub until ``stop``. Raises WrongInput where the directory of its members is not there."""
     from webhook.kube.connecting import connect  # noqa: PLC0415
 
     if config.fleet_members is None:

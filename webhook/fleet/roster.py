@@ -2,7 +2,8 @@
 
 Both are looked at every two seconds. New credentials are taken at once, and requests that are under way end on the old
 ones; what is refused leaves in use what was. A member that is named while the hub runs joins once it has answered, so
-that a wrong name stops nobody; all that are named when it starts are waited for, for they may have gangs (rule P4).
+that a wrong name stops nobody; all that are named when it starts are waited for, for they may have gangs (rule P4),
+those too whose credentials are refused.
 What becomes of each MultiKueueCluster and AdmissionCheck is written on it.
 """
 
@@ -10,7 +11,7 @@ import asyncio
 import base64
 import binascii
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -50,11 +51,13 @@ class Roster:
     """Keeps the members of a hub what its directory and its MultiKueueClusters say."""
 
     def __init__(self, hub: Hub, directory: Path, reach: Callable[[Account], Api]) -> None:
-        """Take the directory's members. Raises WrongInput with all that is wrong with their kubeconfigs."""
+        """Take the directory's members. Raises WrongInput where there is no directory."""
         self._hub = hub
         self._directory = directory
         self._reach = reach
-        self._listed = accounts(directory)
+        self._listed, refused = read(directory)
+        self._unread = refused.keys()
+        """Names whose files are refused, now: they may have gangs all the same."""
         self.known: dict[str, Account] = {}
         """Credentials that are in use."""
         self._conditions: dict[str, Condition] = {}
@@ -67,9 +70,14 @@ class Roster:
         self._told = ""
         self._closing: set[asyncio.Task[None]] = set()
         hub.fleet.members_known = False
+        self._tell(refused.values())
         for name, account in self._listed.items():
-            hub.join(name, reach(account))
-            self.known[name] = account
+            try:
+                hub.join(name, reach(account))
+            except WrongInput as error:
+                self._refuse(name, multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS]))
+            else:
+                self.known[name] = account
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -99,20 +107,26 @@ class Roster:
             with contextlib.suppress(KeyError):
                 metrics.CREDENTIALS_EXPIRE.remove(name)
             self._close_later(self._hub.leave(name))
+        named = clusters.keys() | self._listed.keys() | self._unread
         if not self._started:
             # A cluster that cannot be reached may have gangs all the same.
-            self._hub.fleet.unswept |= clusters.keys() - self._hub.fleet.members.keys()
+            self._hub.fleet.unswept |= named - self._hub.fleet.members.keys()
             self._hub.fleet.members_known = self._started = True
-        self._hub.fleet.unswept &= clusters.keys() | self._listed.keys()
+        self._hub.fleet.unswept &= named
 
     async def _read_directory(self) -> None:
         """Take what each file says. One that is refused leaves its own member as it was, and every other alone."""
         try:
-            found, refused = await asyncio.to_thread(_read, self._directory)
-            self._listed = {name: self._listed[name] for name in refused if name in self._listed} | found
-            told = "\n".join(map(str, refused.values()))
+            found, refused = await asyncio.to_thread(read, self._directory)
         except WrongInput as error:
-            told = str(error)
+            self._tell([error])
+            return
+        self._listed = {name: self._listed[name] for name in refused if name in self._listed} | found
+        self._unread = refused.keys()
+        self._tell(refused.values())
+
+    def _tell(self, refused: Iterable[WrongInput]) -> None:
+        told = "\n".join(map(str, refused))
         if told and told != self._told:
             log.error("fleet.kubeconfig_refused", error=told)
         self._told = told
@@ -260,15 +274,7 @@ class Roster:
             log.info("fleet.condition_not_written", path=path, error=str(error))
 
 
-def accounts(directory: Path) -> Mapping[str, Account]:
-    """Return the members of a directory by name. Raises WrongInput with all that is wrong with their kubeconfigs."""
-    found, refused = _read(directory)
-    if refused:
-        raise WrongInput(tuple(problem for error in refused.values() for problem in error.problems))
-    return found
-
-
-def _read(directory: Path) -> tuple[dict[str, Account], dict[str, WrongInput]]:
+def read(directory: Path) -> tuple[dict[str, Account], dict[str, WrongInput]]:
     """Return the members of a directory by name, and what is wrong with the others. Raises WrongInput without one."""
     found: dict[str, Account] = {}
     refused: dict[str, WrongInput] = {}

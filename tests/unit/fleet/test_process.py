@@ -21,7 +21,7 @@ from webhook.errors import WrongInput
 from webhook.fleet import process, roster
 from webhook.fleet.hub import Hub
 from webhook.fleet.process import reached, serve_hub
-from webhook.fleet.roster import Roster, accounts
+from webhook.fleet.roster import Roster, read
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.http import HttpFrontEnd
@@ -40,15 +40,15 @@ def test_each_file_is_a_member_by_its_name(tmp_path: Path) -> None:
     write(tmp_path, "right")
     (tmp_path / "..data").mkdir()
     (tmp_path / ".hidden").write_text("x")
-    assert list(accounts(tmp_path)) == ["left", "right"]
+    assert [*read(tmp_path)[0]] == ["left", "right"]
 
 
 def test_every_member_that_is_wrong_is_said_by_name(tmp_path: Path) -> None:
     write(tmp_path, "left", exec={"command": "id"})
     write(tmp_path, "right", tokenFile="/token")
-    with pytest.raises(WrongInput) as refused:
-        accounts(tmp_path)
-    assert [problem.path for problem in refused.value.problems] == [
+    found, refused = read(tmp_path)
+    assert found == {}
+    assert [problem.path for error in refused.values() for problem in error.problems] == [
         "member left: users[0].user.exec",
         "member right: users[0].user.tokenFile",
     ]
@@ -56,8 +56,8 @@ def test_every_member_that_is_wrong_is_said_by_name(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match="fleet_members"):
-        accounts(tmp_path / "absent")
-    assert accounts(tmp_path) == {}, "members may come later"
+        read(tmp_path / "absent")
+    assert read(tmp_path) == ({}, {}), "members may come later"
 
 
 async def test_a_hub_without_members_does_not_start() -> None:
@@ -68,7 +68,7 @@ async def test_a_hub_without_members_does_not_start() -> None:
 async def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m").write_text(yaml.safe_dump(good()))
     with pytest.raises(WrongInput, match="cannot be used"):
-        reached(accounts(tmp_path)["m"])
+        reached(read(tmp_path)[0]["m"])
 
 
 async def test_a_client_certificate_is_taken_from_the_kubeconfig_and_leaves_no_file(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ async def test_a_client_certificate_is_taken_from_the_kubeconfig_and_leaves_no_f
         "client-key-data": base64.b64encode(leaf.private_key_pem.bytes()).decode(),
     }
     write(tmp_path, "m", **pair)
-    await reached(accounts(tmp_path)["m"]).close()
+    await reached(read(tmp_path)[0]["m"]).close()
 
 
 async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_a_key_that_needs_a_password_is_refused_and_nobody_is_asked_for_it
     }
     write(tmp_path, "m", **pair)
     with pytest.raises(WrongInput, match="cannot be used"):
-        reached(accounts(tmp_path)["m"])
+        reached(read(tmp_path)[0]["m"])
 
 
 async def test_new_credentials_are_taken_and_hostile_ones_are_not(

@@ -289,6 +289,36 @@ async def test_a_file_that_is_refused_keeps_no_other_member_from_its_new_credent
         assert [each["event"] for each in logs if "member a" in each.get("error", "")] == ["fleet.kubeconfig_refused"]
 
 
+@pytest.mark.parametrize("bad", [kubeconfig("a", exec={"command": "id"}).encode(), b"\xff"])
+async def test_a_hub_that_starts_with_a_file_that_is_refused_follows_the_others_and_offers_once_it_is_mended(
+    bad: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_bytes(bad)
+    (tmp_path / "b").write_text(kubeconfig("b"))
+    with capture_logs() as logs:
+        async with world(tmp_path, "a", "b") as it:
+            await it.whole.until(lambda: joined(it, "b"), 20)
+            await asyncio.sleep(10)
+            assert "b" not in it.hub.fleet.unswept
+            assert "a" in it.hub.fleet.unswept, "it may have gangs"
+            (tmp_path / "a").write_text(kubeconfig("a"))
+            await it.whole.until(lambda: joined(it, "a"), 20)
+            await asyncio.sleep(10)
+            assert "a" not in it.hub.fleet.unswept
+    assert [each["event"] for each in logs if "member a" in each.get("error", "")] == ["fleet.kubeconfig_refused"]
+
+
+async def test_a_file_that_was_refused_at_the_start_and_is_gone_is_waited_for_no_more(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("5")
+    (tmp_path / "b").write_text(kubeconfig("b"))
+    async with world(tmp_path, "a", "b") as it:
+        await asyncio.sleep(10)
+        assert "a" in it.hub.fleet.unswept
+        (tmp_path / "a").unlink()
+        await asyncio.sleep(10)
+        assert "a" not in it.hub.fleet.unswept
+
+
 async def test_credentials_that_name_no_time_end_nothing_of_the_hub(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(kubeconfig("a-" + token(iat=0, exp=-1e308)))
     async with world(tmp_path, "a", "b") as it:
