@@ -136,6 +136,11 @@ class ReviewRequest:
         self._old_object: Mapping[str, Any] | None = None
 
     @property
+    def lengths_bytes(self) -> tuple[int, int]:
+        """Of object and oldObject, as the API server sent them."""
+        return len(self._raw_object), len(self._raw_old_object)
+
+    @property
     def object(self) -> Mapping[str, Any] | None:
         """The object as it would be stored; None when there is none (DELETE). Raises FieldError, RequestError."""
         if self._object is None:

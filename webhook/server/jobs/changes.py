@@ -63,7 +63,7 @@ class Change:
 def judge_change(change: Change) -> Answer:
     """Return the answer to a change of a job that is stored."""
     request, rules, kind, obj, old = change.request, change.rules, change.kind, change.obj, change.old
-    crowding = crowded_out(obj, old)
+    crowding = crowded_out(request, obj, old)
     if crowding is not None and (is_noted(old) or ruling_alone(rules, kind, obj) is not None):
         return crowding
     if _say_the_same(obj, old) and malformed_suspend(kind, obj) is None:

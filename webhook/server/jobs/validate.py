@@ -90,7 +90,7 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     asking = reading(rules, kind, obj)
     problem = (
         claims_an_owner(request, rules, kind, obj)
-        or crowded_out(obj)
+        or crowded_out(request, obj)
         or (None if kind.suspend is None else _held_at_birth(kind, obj, asking, pending(rule)))
         or gang_problem(asking)
         or unfit_template(asking)

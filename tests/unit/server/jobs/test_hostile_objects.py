@@ -212,7 +212,7 @@ async def test_36_finalizers_of_a_deleted_object_are_never_held(handler: ReviewH
 
 async def test_37_huge_and_unknown_fields_are_ignored(handler: ReviewHandler) -> None:
     obj = suspended()
-    obj["metadata"]["managedFields"] = [{"fieldsV1": {"f:x": {}}, "manager": "x" * (2 * 2**20)}]
+    obj["metadata"]["managedFields"] = [{"fieldsV1": {"f:x": {}}, "manager": "x" * 2**20}]
     obj["spec"]["newField"] = {"a": [1, 2, {"b": None}]}
     obj["futureTopLevel"] = True
     found = document(object=obj, newRequestField={"a": 1})
