@@ -87,8 +87,8 @@ FLEET_MUTANTS: Final = (
         "P4",
         "nothing is offered or granted before each member was swept",
         f"{FLEET}/steps.py",
-        "    if dispatch.phase is DispatchPhase.NOWHERE:\n",
-        "    complete = True\n    if dispatch.phase is DispatchPhase.NOWHERE:\n",
+        "    if dispatch.phase is DispatchPhase.NOWHERE:\n        return HubStep.OFFER",
+        "    complete = True\n    if dispatch.phase is DispatchPhase.NOWHERE:\n        return HubStep.OFFER",
         FLEET_TESTS,
     ),
     Mutant(
