@@ -1,6 +1,7 @@
 """A hub and two members as real control planes: a Job goes whole to one that has room, and its status comes back."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -142,6 +143,9 @@ def test_kubectl_amc_reads_in_the_members(world: FleetClusters) -> None:
     assert [row[1] for row in rows] == [member, member]
     assert names.PERMIT in yaml.safe_load(asked(f"get job seen -m {member} -oyaml"))["metadata"]["annotations"]
     assert "SuccessfulCreate" in asked("describe job seen -M")
+    explained = world.shell(f"tutti explain job/seen -n {NAMESPACE}")
+    assert re.search(rf"^member +{member} has it *$", explained, re.MULTILINE), explained
+    assert "0 of 2 exist" not in explained
     held = f"Job {NAMESPACE}/seen would be offered elsewhere"
     assert [name for name in MEMBERS if held in world.shell(f"tutti fleet lost {name} --dry-run")] == [member]
     logs = f"logs {pod} -m {member}"

@@ -7,6 +7,7 @@ from webhook.cluster.view import View
 from webhook.config import Start
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.pods import PodRecord
+from webhook.core.notation import names
 from webhook.core.notation.counted import does
 from webhook.core.notation.moments import time_text
 from webhook.jobs.reading.record import JobRecord
@@ -51,7 +52,9 @@ def lacking(
         return ()
     pods = list(view.fences.pods_of(job.namespace, job.uid))
     found = [pods_word(pods)]
-    if not reservation.adopted and sum(pod.live or pod.terminal for pod in pods) < sum(reservation.counts.values()):
+    if job.dispatched:
+        found.append(f"a member runs its pods: the annotation {names.DISPATCH} says which one, and why not the others")
+    elif not reservation.adopted and sum(pod.live or pod.terminal for pod in pods) < sum(reservation.counts.values()):
         found.append("if pods are missing, an event of the job, or of what creates its pods, says why")
     found.append(_stopped_when(job, reservation, view, settings, lost_seconds, pods))
     return tuple(text for text in found if text)

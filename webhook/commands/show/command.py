@@ -4,21 +4,31 @@ from pathlib import Path
 
 from webhook.clock import SystemClock
 from webhook.commands import terminal
-from webhook.commands.show.gang import print_workload
+from webhook.commands.show.gang import print_placed, print_workload
 from webhook.commands.show.health import look, print_health
 from webhook.commands.show.ledger import print_ledger, read_ledger, read_pages
 from webhook.commands.show.outside import outside
+from webhook.commands.show.placed import placed
 from webhook.commands.show.queue import find_queues, print_queue
 from webhook.commands.show.queues import in_order, print_queues
 from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
+from webhook.errors import WrongName
 
 
 async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> None:
     """Print where ``job`` (KIND/NAME) stands and why. Raises ApiError with a sentence when that cannot be known."""
     async with terminal.cluster(kubeconfig) as api:
-        found = await workloads_of(api, job, namespace or default_namespace(kubeconfig))
+        where = namespace or default_namespace(kubeconfig)
+        in_members = await placed(api, job, where)
+        try:
+            found = await workloads_of(api, job, where)
+        except WrongName:
+            if in_members is None:
+                raise
+            print_placed(terminal.console(), job, where, in_members)
+            return
     for document in found:
-        print_workload(terminal.console(), document, SystemClock().now())
+        print_workload(terminal.console(), document, SystemClock().now(), in_members)
 
 
 async def queues(

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.commands.show.placed import Lines
 from webhook.core.notation.counted import counted
 from webhook.core.notation.counted_jobs import resource_text
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -14,13 +15,23 @@ from webhook.visibility.http.tables import Document
 from webhook.wire.times import age_since
 
 
-def print_workload(console: Console, document: Document, now: float) -> None:
-    """Print one gang: where it stands, what it asks, and why it waits."""
+def print_placed(console: Console, job: str, namespace: str, in_members: Lines) -> None:
+    """Print a job that no queue of its hub admits, so that all there is to say is where it is."""
+    console.print(f"[bold]{escape(job)}[/bold] of namespace {escape(namespace)}  has no queue here", highlight=False)
+    lines = _grid()
+    for name, text in in_members:
+        lines.add_row(name, escape(text))
+    console.print(lines, highlight=False)
+
+
+def print_workload(console: Console, document: Document, now: float, in_members: Lines | None = None) -> None:
+    """Print one gang: where it stands, what it asks, and why it waits.
+
+    ``in_members`` is where a hub has it; its pods are there.
+    """
     metadata, spec, status = document["metadata"], document["spec"], document["status"]
     owner = metadata["ownerReferences"][0]
-    lines = Table.grid(padding=(0, 2))
-    lines.add_column(style="dim", no_wrap=True)
-    lines.add_column()
+    lines = _grid()
     state, since = _state(document)
     title = f"[bold]{owner['kind']} {metadata['namespace']}/{owner['name']}[/bold]"
     colour, words = _STATES[state]
@@ -34,7 +45,9 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     lines.add_row("priority", str(spec["priority"]))
     pods = status["pods"]
     here = "past their gates" if owner["kind"] == POD_GROUP.kind else "exist"
-    if pods["wanted"]:
+    for name, text in in_members or ():
+        lines.add_row(name, escape(text))
+    if pods["wanted"] and in_members is None:
         lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
     if is_true(document, "QuotaReserved") and 0 < sum(each["count"] for each in spec["podSets"]) < pods["wanted"]:
         lines.add_row("holds", f"the room of {counted(pods['wanted'], 'pod')}, as admitted, until it ends or is held")
@@ -48,6 +61,13 @@ def print_workload(console: Console, document: Document, now: float) -> None:
     for name, text in _why(status):
         lines.add_row(name, escape(text))
     console.print(lines, highlight=False)
+
+
+def _grid() -> Table:
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="dim", no_wrap=True)
+    lines.add_column()
+    return lines
 
 
 _STATES: Final = {

@@ -13,6 +13,7 @@ from webhook.jobs.reading.job import read
 REASON: Final = "ScheduleBindingSucceed"
 UNREADABLE: Final = "DispatchUnreadable"
 CHANGED: Final = "MemberChanged"
+SILENT: Final = "MemberSilent"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
 MEMBERS: Final = "tutti-hub-members"
@@ -44,6 +45,16 @@ def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: floa
     )
     told = {"reason": CHANGED, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"changed.{int(now // 3600)}", now) | told
+
+
+def silent(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, now: float) -> dict[str, Any]:
+    """Return the event that a gang's member does not answer, so that the gang stays as it is; one an hour."""
+    message = (
+        f"{dispatch.member} {why}. The job stays there until it answers; if it will not be back, shut it down for "
+        f"good, then: tutti fleet lost {dispatch.member}"
+    )
+    told = {"reason": SILENT, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"silent.{int(now // 3600)}", now) | told
 
 
 def expiring(namespace: str, secret: str, member: str, until: float, now: float) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
 from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted
 from webhook.fleet.jobs.counting import count
-from webhook.fleet.jobs.events import changed, unreadable
+from webhook.fleet.jobs.events import UNREADABLE, unreadable
 from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
@@ -123,8 +123,7 @@ class FleetJob:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         sight = None if found is None else found.sight
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
-        if sight is not None and dispatch.holds and sight.cluster != dispatch.cluster:
-            await self._telling.hourly(lambda now: changed(self._kind, job, dispatch, now))
+        await self._telling.held_up(job, dispatch, sight)
         self._propagation = applying(self._fleet.propagations, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
         target = await self._target(wish, dispatch, found, ahead)
@@ -425,10 +424,10 @@ class FleetJob:
 
     async def tell_unreadable(self, error: UnreadableRecord) -> None:
         """Tell on the hub's job that its record cannot be read."""
-        if self._telling.due:
+        if self._telling.due(UNREADABLE):
             with contextlib.suppress(ApiError):
                 job = await self.read()
-                await self._telling.hourly(lambda now: unreadable(self._kind, job, str(error), now))
+                await self._telling.hourly(UNREADABLE, lambda now: unreadable(self._kind, job, str(error), now))
 
     async def _delete(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
         """Delete the copy of a gang whose recall is stored. Raises NoAnswer."""

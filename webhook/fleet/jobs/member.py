@@ -382,7 +382,7 @@ class Member:
         if now < self._rests_until:
             if hasattr(request, "close"):
                 request.close()
-            raise NoAnswer(f"{self.name} did not answer a moment ago")
+            raise NoAnswer(f"{self.name} did not answer a moment ago: {self.failure}")
         try:
             async with asyncio.timeout(ANSWER_SECONDS + 1):
                 answer = await request

@@ -1,16 +1,21 @@
 """Sends events on one job of a hub; nothing depends on them."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.sight import Sight
 from webhook.errors import ApiError
-from webhook.fleet.jobs.events import bound
+from webhook.fleet.jobs.events import CHANGED, SILENT, bound, changed, silent
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.jobs.kinds.kind import JobKind
+
+SILENT_SECONDS: Final = 30.0
+"""Of a member, before its gangs are told: a restart of its API server is no news."""
 
 Event = Callable[[float], dict[str, Any]]
 """Of the time."""
@@ -23,26 +28,43 @@ class Telling:
         self._fleet = fleet
         self._kind = kind
         self._path = f"/api/v1/namespaces/{namespace}/events"
-        self._told_hour = -1.0
-        """In which it was told what keeps it from going on."""
+        self._told_hours: dict[str, float] = {}
+        """In which it was told last what keeps it from going on, by the reason of the event."""
 
     async def where(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say where it runs."""
         with contextlib.suppress(ApiError):
             await self._send(bound(self._kind, job, dispatch, self._fleet.clock.now()))
 
-    @property
-    def due(self) -> bool:
-        """Whether nothing was told in this hour."""
-        return self._told_hour != self._fleet.clock.now() // 3600
+    async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> None:
+        """Say why it does not go on in its member: the name leads to another cluster, or to none that answers."""
+        if not dispatch.holds:
+            return
+        if sight is not None:
+            if sight.cluster != dispatch.cluster:
+                await self.hourly(CHANGED, lambda now: changed(self._kind, job, dispatch, now))
+            return
+        member = self._fleet.members.get(dispatch.member)
+        if member is None:
+            why = "is not a member of this hub"
+        else:
+            seconds = 0.0 if member.failing_since is None else asyncio.get_running_loop().time() - member.failing_since
+            if seconds < SILENT_SECONDS:
+                return
+            why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.failure}"
+        await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
 
-    async def hourly(self, event: Event) -> None:
+    def due(self, reason: str) -> bool:
+        """Whether this was not told in this hour."""
+        return self._told_hours.get(reason) != self._fleet.clock.now() // 3600
+
+    async def hourly(self, reason: str, event: Event) -> None:
         """Say what keeps it from going on, once an hour."""
-        if self.due:
+        if self.due(reason):
             now = self._fleet.clock.now()
             with contextlib.suppress(ApiError):
                 await self._send(event(now))
-                self._told_hour = now // 3600
+                self._told_hours[reason] = now // 3600
 
     async def _send(self, event: dict[str, Any]) -> None:
         await self._fleet.api.request("POST", self._path, body=orjson.dumps(event))

@@ -1,0 +1,100 @@
+"""``tutti explain`` in a hub: which member has the job, and why not the others."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.unit.commands.test_views import Answers
+from tests.unit.visibility.world import World
+from webhook.commands.show.gang import print_placed, print_workload
+from webhook.commands.show.placed import placed
+from webhook.commands.show.reading import workloads_of
+from webhook.core.notation import names
+from webhook.errors import Forbidden
+from webhook.visibility.http.app import ROOT
+
+pytestmark = pytest.mark.virtual_time
+PATH = "/apis/batch/v1/namespaces/team-vision/jobs/train"
+SUSPENDED = "none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"
+WHY = "right says WaitingForQuota: needs 2 more cpu"
+
+
+def job(record: dict[str, Any] | str | None = None, **spec: Any) -> dict[str, Any]:
+    notes = {} if record is None else {names.DISPATCH: record if isinstance(record, str) else json.dumps(record)}
+    metadata = {"name": "train", "namespace": "team-vision", "uid": "u", "annotations": notes}
+    return {"metadata": metadata, "spec": {"managedBy": names.HUB_MANAGER, **spec}}
+
+
+def record(phase: str, **more: Any) -> dict[str, Any]:
+    return {"phase": phase, "offer": "1.1", "member": "left", "cluster": "c", "copy": "d", **more}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (job(), [("member", "none yet; the log of tutti hub says which member it waits for")]),
+        (
+            job(suspend=True),
+            [("member", SUSPENDED)],
+        ),
+        (job(record("offered", why=WHY)), [("member", "left is asked for room"), ("elsewhere", WHY)]),
+        (job(record("granted", why=WHY)), [("member", "left has it"), ("elsewhere", WHY)]),
+        (
+            job(record("granted", failed=["right"])),
+            [("member", "left has it"), ("failed in", "right")],
+        ),
+        (job(record("recalled", why="it must not run")), [("member", "it leaves left: it must not run")]),
+        (
+            job({"phase": "nowhere", "offer": "1.1", "why": "left lost it"}),
+            [("member", "none yet: left lost it; the log of tutti hub says which member it waits for")],
+        ),
+    ],
+)
+async def test_each_phase_names_the_member_and_why_not_the_others(
+    found: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert await placed(Answers(**{PATH: found}), "job/train", "team-vision") == expected  # type: ignore[arg-type]
+
+
+async def test_a_broken_record_is_said_to_be_one() -> None:
+    ((name, text),) = await placed(Answers(**{PATH: job("{")}), "job/train", "team-vision") or ()  # type: ignore[arg-type]
+    assert name == "member"
+    assert names.DISPATCH in text
+    assert "DispatchUnreadable" in text
+
+
+@pytest.mark.parametrize(
+    "found", [job(managedBy="x.io/y"), job(managedBy=None), Forbidden(403, "Forbidden", "no")], ids=str
+)
+async def test_of_a_job_that_no_hub_places_or_that_one_may_not_read_nothing_is_said(found: Any) -> None:
+    assert await placed(Answers(**{PATH: found}), "job/train", "team-vision") is None  # type: ignore[arg-type]
+
+
+async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
+    world = World()
+    world.admits(world.waits("train"))
+    workloads = {"items": await world.documents("workloads", "team-vision")}
+    api = Answers(**{f"{ROOT}/namespaces/team-vision/workloads": workloads, PATH: job(record("granted", why=WHY))})
+    (document,) = await workloads_of(api, "job/train", "team-vision")  # type: ignore[arg-type]
+    out = io.StringIO()
+    print_workload(
+        Console(file=out, width=160),
+        document,
+        world.now,
+        await placed(api, "job/train", "team-vision"),  # type: ignore[arg-type]
+    )
+    assert "member     left has it" in out.getvalue()
+    assert f"elsewhere  {WHY}" in out.getvalue()
+    assert "0 of 2 exist" not in out.getvalue()
+
+
+def test_a_job_of_no_queue_is_shown_with_its_member() -> None:
+    out = io.StringIO()
+    print_placed(Console(file=out, width=160), "pytorchjob/[x]", "default", [("member", "left has it")])
+    assert out.getvalue().splitlines() == [
+        "pytorchjob/[x] of namespace default  has no queue here",
+        "member  left has it",
+    ]

@@ -1,0 +1,63 @@
+"""Where a hub has a job: in which member it is, and what the other members say of it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from webhook.commands.show.reading import kind_and_name, stored
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
+from webhook.core.fleet.text import UnreadableRecord
+from webhook.core.notation import names
+from webhook.errors import ApiError
+from webhook.fleet.jobs.copies import dispatch_of, placed_by_hub
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import by_name
+from webhook.jobs.reading import status
+from webhook.kube.api import Api
+from webhook.untyped import paths
+
+Lines = list[tuple[str, str]]
+"""What each is about, and its text."""
+_WORDS: Final = {
+    DispatchPhase.OFFERED: "{} is asked for room",
+    DispatchPhase.GRANTED: "{} has it",
+    DispatchPhase.RECALLED: "it leaves {}: {}",
+}
+
+
+async def placed(api: Api, job: str, namespace: str) -> Lines | None:
+    """Return where ``job`` (KIND/NAME) is among the members; None where no hub places it, or it cannot be read."""
+    kind, name = kind_and_name(job)
+    known = by_name(kind)
+    if known is None or known.managed_by is None:
+        return None
+    try:
+        found = await stored(api, known, namespace, name)
+    except ApiError:
+        # Who may read workloads need not be allowed to read jobs.
+        return None
+    return None if found is None or not placed_by_hub(*found) else lines(*found)
+
+
+def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
+    """Return where a job of a hub is."""
+    try:
+        dispatch = dispatch_of(job)
+    except UnreadableRecord as error:
+        return [("member", f"not known: {names.DISPATCH}: {error}; an event DispatchUnreadable says what to do")]
+    found = [("member", _member(kind, job, dispatch))]
+    if dispatch.why and dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.GRANTED):
+        found.append(("elsewhere", dispatch.why))
+    if dispatch.failed:
+        found.append(("failed in", ", ".join(dispatch.failed)))
+    return found
+
+
+def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
+    if dispatch.phase is not DispatchPhase.NOWHERE:
+        return _WORDS[dispatch.phase].format(dispatch.member, dispatch.why)
+    if status.finished(kind, job) is not None:
+        return "none any more: it has ended"
+    if kind.suspend is not None and paths.find(job, kind.suspend) is True:
+        return "none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"
+    why = f": {dispatch.why}" if dispatch.why else ""
+    return f"none yet{why}; the log of tutti hub says which member it waits for"
