@@ -41,6 +41,10 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             [("member", SUSPENDED)],
         ),
         (job(record("offered", why=WHY)), [("member", "left is asked for room"), ("elsewhere", WHY)]),
+        (
+            job(record("offered", waits="does not answer")),
+            [("member", "left is asked for room, and does not answer")],
+        ),
         (job(record("granted", why=WHY)), [("member", "left has it"), ("elsewhere", WHY)]),
         (
             job(record("granted", failed=["right"])),

@@ -174,7 +174,7 @@ async def test_where_every_member_refuses_a_copy_its_words_are_told_and_it_is_tr
         await asyncio.sleep(60)
         assert len(asked) <= 60 / REFUSED_SECONDS + 2, "now and then"
         assert len(asked) > 1, "it may have been mended"
-        assert "on Thursdays" in dispatch_of(await world.hub.get("Job", "train") or {}).why
+        assert "on Thursdays" in dispatch_of(await world.hub.get("Job", "train") or {}).waits
 
 
 async def test_a_copy_that_is_changed_all_the_time_is_looked_at_now_and_then() -> None:

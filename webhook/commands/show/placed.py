@@ -53,6 +53,8 @@ def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
 
 
 def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
+    if dispatch.phase is DispatchPhase.OFFERED and dispatch.waits:
+        return f"{dispatch.member} is asked for room, and {dispatch.waits}"
     if dispatch.phase is not DispatchPhase.NOWHERE:
         return _WORDS[dispatch.phase].format(dispatch.member, dispatch.why)
     if status.finished(kind, job) is not None:

@@ -99,6 +99,8 @@ class Dispatch:
     """Members in which it failed: none of them is asked again while others are left."""
     stops_after_seconds: int = 0
     """How long its member promised at the grant to run it without a word of the hub; 0: it promised nothing."""
+    waits: str = ""
+    """Why it still waits in the member that was asked for room, where that takes long."""
 
     @property
     def holds(self) -> bool:
@@ -129,6 +131,7 @@ class Dispatch:
             copy_uid=copy_uid,
             copy_version=copy_version,
             stops_after_seconds=stops_after_seconds,
+            waits="",
         )
 
     def adopted(

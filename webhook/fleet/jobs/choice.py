@@ -107,7 +107,7 @@ class Choice:
                 due = self._starts.get(current, 0.0) + OFFER_SECONDS
                 if self._now < due and age_seconds < STAYS_SECONDS:
                     return bool(self._free)
-            self._said.setdefault(current, f"had no room in {OFFER_SECONDS:.0f} s")
+            self._said.setdefault(current, f"did not reserve in {OFFER_SECONDS:.0f} s or say why")
             # Another round begins after it.
             self._asked, self._unfit = {current}, set()
             # Where nobody else answers no other round would come, and it would never stop anybody.
@@ -140,6 +140,10 @@ class Choice:
         """Return the member to ask for room at the cost of others; of those that were not asked so yet, if any."""
         left = [name for name in members if name not in self._pressed] or list(members)
         return min(((self._starts[name], name) for name in left if name in self._starts), default=(0, current))[1]
+
+    def word(self, member: str, refusals: dict[str, str]) -> str:
+        """Return why it still waits in the member that was asked: ``refusals`` found now, else what the member said."""
+        return refusals.get(member) or self._said.get(member, "")
 
     def told(self, refusals: dict[str, str], offered_to: str) -> str:
         """Return why it is not in this member or that: ``refusals`` found now, else what the member said."""

@@ -16,7 +16,7 @@ from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
-from webhook.fleet.jobs.choice import TOLD_SECONDS, Choice
+from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice
 from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted
 from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.events import UNREADABLE, unreadable
@@ -53,6 +53,8 @@ UNSEEN_SECONDS: Final = 3.0
 """So long an offer stays with a member that does not answer: another process may reach it, which made the offer."""
 CONTESTED_SECONDS: Final = 4 * UNSEEN_SECONDS
 """After another process offered a gang to a member that does not answer here: it may take it away again."""
+WAITS_SECONDS: Final = OFFER_SECONDS + 5.0
+"""After which its record says why it still waits where it was offered: one that moves on says it of itself."""
 SEEN_SECONDS: Final = 0.5
 """So long the controller of a copy's kind is waited for to write that it has seen it."""
 
@@ -96,8 +98,6 @@ class FleetJob:
         """The copy that was seen to have a reservation, and since when."""
         self._failed = Failed(fleet)
         self._refusal = Refusal()
-        self._said: tuple[str, float] = "", -inf
-        """Why it is nowhere, as this process wrote it last, and when."""
         self._telling = Telling(fleet, kind, namespace)
 
     async def step(self) -> HubStep:
@@ -113,7 +113,7 @@ class FleetJob:
             # The member first, the record after it: what the record does not say then was not decided before the look.
             job = await self.read()
             dispatch = self._known = dispatch_of(job)
-            if settled := replace(dispatch, why="") == replace(before, why=""):
+            if settled := replace(dispatch, why="", waits="") == replace(before, why="", waits=""):
                 break
         self.waits_for = dispatch.member if dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.RECALLED) else ""
         self.look_at_seconds = 0.0 if dispatch.phase is DispatchPhase.RECALLED else inf
@@ -209,9 +209,11 @@ class FleetJob:
             self._refusals |= dict.fromkeys(left_in, "still has pods or room of an earlier copy")
             return None
         # Those that did not answer when they were last asked would keep it from the others.
+        if dispatch.member and dispatch.member not in self._fleet.members:
+            self._refusals[dispatch.member] = "is not a member of this hub"
         answer_not = {name for name in candidates if self._fleet.members[name].failure}
         turn = await self._turn(wish, dispatch, found, candidates, answer_not)
-        if turn and dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
+        if dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
             self._refusals[dispatch.member] = why
         for name in turn:
             look = ahead[name] if name in ahead else await self._look(name)
@@ -381,17 +383,14 @@ class FleetJob:
         return HubStep.NOTHING
 
     async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Write why a gang is nowhere, or refused; in place of what another process found once a minute only.
-
-        That one may not reach the same members, and would write it back as soon as it sees it changed.
-        """
-        why, now = self._why(), asyncio.get_running_loop().time()
-        nowhere = dispatch.phase is DispatchPhase.NOWHERE and self._refusals
-        if why == dispatch.why or not (nowhere or self._refusal.words(dispatch.offer)):
-            return
-        if dispatch.why in ("", self._said[0]) or now >= self._said[1] + REST_SECONDS:
-            self._said = why, now
-            await self.write(job, replace(dispatch, why=why))
+        """Write why a gang is nowhere, or why it still waits in the member that was asked."""
+        if dispatch.phase is DispatchPhase.NOWHERE and self._refusals:
+            if why := self._telling.word(dispatch.why, self._why()):
+                await self.write(job, replace(dispatch, why=why))
+        elif dispatch.phase is DispatchPhase.OFFERED and self._offered is not None:
+            long = asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS
+            if long and (why := self._telling.word(dispatch.waits, self.choice.word(dispatch.member, self._refusals))):
+                await self.write(job, replace(dispatch, waits=why))
 
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)

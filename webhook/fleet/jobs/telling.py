@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Final
 
 import orjson
@@ -14,6 +15,7 @@ from webhook.fleet.jobs.events import CHANGED, SILENT, bound, changed, silent
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.jobs.kinds.kind import JobKind
 
+AGAIN_SECONDS: Final = 60.0
 SILENT_SECONDS: Final = 30.0
 """Of a member, before its gangs are told: a restart of its API server is no news."""
 
@@ -30,11 +32,25 @@ class Telling:
         self._path = f"/api/v1/namespaces/{namespace}/events"
         self._told_hours: dict[str, float] = {}
         """In which it was told last what keeps it from going on, by the reason of the event."""
+        self._said: tuple[str, float] = "", -inf
+        """Why it is in no member yet, as this process wrote it last, and when."""
 
     async def where(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say where it runs."""
         with contextlib.suppress(ApiError):
             await self._send(bound(self._kind, job, dispatch, self._fleet.clock.now()))
+
+    def word(self, stored: str, why: str) -> str:
+        """Return what to write on its record instead of ``stored``: ``why``, or nothing.
+
+        What another process found is overwritten once a minute only: that one may not reach the same members, and
+        would write it back as soon as it sees it changed.
+        """
+        now = asyncio.get_running_loop().time()
+        if why == stored or not (stored in ("", self._said[0]) or now >= self._said[1] + AGAIN_SECONDS):
+            return ""
+        self._said = why, now
+        return why
 
     async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> None:
         """Say why it does not go on in its member: the name leads to another cluster, or to none that answers."""

@@ -1,0 +1,46 @@
+"""A gang that waits long in the one member that can have it: its record says why, whoever is at fault there."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.fleet.clusters import Fleet
+from tests.unit.fleet.test_who_cannot_have_it import job, members, runs
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
+from webhook.fleet.jobs.copies import dispatch_of
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def record(world: Fleet) -> Dispatch:
+    return dispatch_of(await world.hub.get("Job", "train") or {})
+
+
+async def test_the_record_says_why_the_only_member_does_not_take_it_and_no_longer_once_it_has() -> None:
+    async with members("a") as world:
+        await world.hub.cluster.create(job("full"))
+        await runs(world, "full")
+        await world.hub.cluster.create(job("train"))
+        await asyncio.sleep(30)
+        waiting = await record(world)
+        assert waiting.phase is DispatchPhase.OFFERED
+        assert waiting.waits.startswith("says WaitingForQuota: asks ")
+        assert waiting.why == ""
+        world.links["a"].freeze()
+        await asyncio.sleep(75)
+        assert (await record(world)).waits == "does not answer"
+        world.links["a"].thaw()
+        await world.hub.delete("Job", "full")
+        await runs(world, "train")
+        assert (await record(world)).waits == ""
+
+
+async def test_the_record_says_that_the_member_was_taken_away() -> None:
+    async with members("a") as world:
+        await world.hub.cluster.create(job("full"))
+        await runs(world, "full")
+        await world.hub.cluster.create(job("train"))
+        await asyncio.sleep(5)
+        world.running_hub.leave("a")
+        await asyncio.sleep(30)
+        assert (await record(world)).waits == "is not a member of this hub"
