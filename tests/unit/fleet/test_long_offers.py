@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.fleet.clusters import Fleet
-from tests.unit.fleet.test_who_cannot_have_it import job, members, runs
+from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.fleet.jobs.copies import dispatch_of
 

@@ -61,5 +61,4 @@ def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
         return "none any more: it has ended"
     if kind.suspend is not None and paths.find(job, kind.suspend) is True:
         return "none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"
-    why = f": {dispatch.why}" if dispatch.why else ""
-    return f"none yet{why}; the log of tutti hub says which member it waits for"
+    return f"none yet: {dispatch.why or 'the log of tutti hub says which member it waits for'}"

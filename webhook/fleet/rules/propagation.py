@@ -95,7 +95,9 @@ class Propagation:
         return ""
 
     def __str__(self) -> str:
-        return f"PropagationPolicy {self.namespace}/{self.name}" if self.namespace else f"policy {self.name}"
+        if self.namespace:
+            return f"PropagationPolicy {self.namespace}/{self.name}"
+        return f"ClusterPropagationPolicy {self.name}"
 
 
 ANYWHERE: Final = Propagation("", "")

@@ -191,3 +191,13 @@ def test_many_warnings_hide_no_error() -> None:
     found = read({"spec": {"resourceSelectors": selectors, "priority": "high"}})
     assert any(problem.path == "/spec/priority" for problem in found.problems)
     assert len(found.problems) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("namespace", "named"),
+    [("team-a", "PropagationPolicy team-a/one"), ("", "ClusterPropagationPolicy one")],
+)
+def test_what_leaves_a_member_out_is_named_by_its_kind(namespace: str, named: str) -> None:
+    written = policy("one", namespace)
+    written["spec"]["placement"] = {"clusterAffinity": {"clusterNames": ["left"]}}
+    assert read(written).why_not("right") == f"is left out by {named}"

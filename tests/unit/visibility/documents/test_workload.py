@@ -8,6 +8,7 @@ import pytest
 from tests.unit.visibility.world import NOW, World
 from webhook.cluster.waiting import waiting_gang
 from webhook.controllers.gangs import requeues
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
 from webhook.core.reasons import eviction
@@ -247,6 +248,17 @@ async def test_a_gang_that_lost_pods_is_told_from_one_that_starts() -> None:
         ("True", "Recovered"),
     ]
     assert [c["lastTransitionTime"][-3:-1] for c in told] == ["00", "20", "30", "40"]
+
+
+async def test_of_a_hubs_job_that_a_member_has_no_pods_are_said_to_be_missing() -> None:
+    world = World()
+    job = world.waits("train")
+    world.admits(job)
+    version = job.resource_version + 2
+    world.view.put_job(replace(job, suspended=False, dispatch=DispatchPhase.OFFERED, resource_version=version))
+    said = condition(await world.workload(job), "PodsReady")["message"]
+    assert "a member runs its pods: the annotation tutti.dev/dispatch says which one, and why not the others" in said
+    assert "if pods are missing" not in said
 
 
 async def test_a_gang_that_starts_tells_the_schedulers_word_and_when_it_is_stopped() -> None:
