@@ -39,7 +39,8 @@ class Api(Protocol):
     ) -> bytes:
         """Send one request and return the body of a 2xx answer, ``METADATA`` alone of an object where that will do.
 
-        A page (a query with ``limit``) of more than ``PAGE_BYTES_MAX`` raises ``errors.TooLarge``.
+        A page (a query with ``limit``) of more than ``PAGE_BYTES_MAX`` raises ``errors.TooLarge``. To a write so long
+        an answer is none.
         Raises ``errors.ApiError`` (the subclass for its status) otherwise. ``Unavailable.outcome_unknown`` is set when
         a write was sent but not answered.
         """
@@ -48,7 +49,8 @@ class Api(Protocol):
     def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncIterator[bytes]:
         """Yield the lines of a watch until the server ends it (which is normal) or ``idle_seconds`` pass in silence.
 
-        Raises ``errors.ApiError`` when the watch cannot start; ends without error when the connection breaks.
+        Raises ``errors.ApiError`` when the watch cannot start, or a line is longer than ``PAGE_BYTES_MAX``; ends
+        without error when the connection breaks.
         """
         ...
 

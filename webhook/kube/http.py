@@ -35,15 +35,18 @@ class LineSplitter:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self.begun_bytes = 0
+        """Of the line that has not ended."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the lines that ``chunk`` completes, without their ends; empty ones are left out."""
         first, *others = chunk.split(b"\n")
         self._parts.append(first)
+        self.begun_bytes += len(first)
         if not others:
             return []
         lines = [b"".join(self._parts), *others[:-1]]
-        self._parts = [others[-1]]
+        self._parts, self.begun_bytes = [others[-1]], len(others[-1])
         return [line for line in lines if line]
 
 
@@ -142,7 +145,8 @@ class HttpApi:
         timeout = aiohttp.ClientTimeout(
             total=timeout_seconds, sock_connect=min(CONNECT_TIMEOUT_SECONDS, timeout_seconds)
         )
-        bytes_max = PAGE_BYTES_MAX if "limit" in (query or {}) else None
+        # Of a write one object is answered.
+        bytes_max = PAGE_BYTES_MAX if is_write or "limit" in (query or {}) else None
         status, answer = await self._send(method, url, headers, body, timeout, bytes_max=bytes_max)
         if status == 401 and await self._authorised_anew(headers):
             status, answer = await self._send(method, url, headers, body, timeout, bytes_max=bytes_max)
@@ -168,6 +172,10 @@ class HttpApi:
                 if bytes_max is None:
                     return response.status, await response.read()
                 return response.status, await _read_at_most(response, bytes_max)
+        except errors.TooLarge as error:
+            if method == "GET":
+                raise
+            raise errors.Unavailable(0, "TooLong", error.message, outcome_unknown=True) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unanswered(error, is_write=method != "GET") from error
 
@@ -179,7 +187,7 @@ class HttpApi:
             return
 
     async def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a watch; see ``kube.api``. Lines may have any length."""
+        """Yield the lines of a watch; see ``kube.api``."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=idle_seconds)
         response = await self._open_watch(self._url(path, query), timeout)
         try:
@@ -187,6 +195,8 @@ class HttpApi:
             async for chunk in response.content.iter_any():
                 for line in splitter.feed(chunk):
                     yield line
+                if splitter.begun_bytes > PAGE_BYTES_MAX:
+                    raise errors.Unavailable(0, "TooLong", f"a line of a watch is longer than {PAGE_BYTES_MAX} bytes")
         except (aiohttp.ClientError, TimeoutError, OSError):
             # Broken or silent: both mean that the watch is to be resumed, which is what its end means too.
             return
@@ -204,7 +214,7 @@ class HttpApi:
             if response.status == 200:
                 return response
             async with response:
-                raise refusal(response.status, await response.read(), is_write=False)
+                raise refusal(response.status, await _read_at_most(response, PAGE_BYTES_MAX), is_write=False)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _unanswered(error, is_write=False) from error
 
@@ -236,7 +246,7 @@ async def _read_at_most(response: aiohttp.ClientResponse, bytes_max: int) -> byt
         size += len(part)
         if size > bytes_max:
             response.close()
-            raise errors.TooLarge(response.status, "TooLarge", f"a page of a list is longer than {bytes_max} bytes")
+            raise errors.TooLarge(response.status, "TooLarge", f"an answer is longer than {bytes_max} bytes")
         parts.append(part)
     return b"".join(parts)
 

@@ -5,13 +5,17 @@ a page of 500 cost one scan, and lets a single unreadable object fail by itself.
 is reported as such: it has to be cut first (``nesting``).
 """
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 _T = TypeVar("_T")
 _DIGITS_MAX = 32
 """Python reads no number of more than 4,300 digits."""
+_Name = Annotated[str, msgspec.Meta(max_length=1024)]
+"""What is kept of objects that are gone, too. API servers write a quarter of it at most."""
+_Token = Annotated[str, msgspec.Meta(max_length=1 << 14)]
+"""Has the name of the last object of a page in it."""
 
 
 class Malformed(ValueError):
@@ -25,10 +29,10 @@ class TooDeep(Malformed):
 class ObjectMeta(msgspec.Struct, rename="camel", gc=False):
     """What identifies one state of one object."""
 
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
+    name: _Name = ""
+    namespace: _Name = ""
+    uid: _Name = ""
+    resource_version: _Name = ""
 
 
 class _Object(msgspec.Struct, gc=False):
@@ -38,8 +42,8 @@ class _Object(msgspec.Struct, gc=False):
 class ListMeta(msgspec.Struct, gc=False):
     """Where a list stands."""
 
-    resource_version: str = msgspec.field(default="", name="resourceVersion")
-    continue_token: str = msgspec.field(default="", name="continue")
+    resource_version: _Name = msgspec.field(default="", name="resourceVersion")
+    continue_token: _Token = msgspec.field(default="", name="continue")
 
 
 class Page(msgspec.Struct):
@@ -47,8 +51,8 @@ class Page(msgspec.Struct):
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
+    kind: _Name = ""
+    api_version: _Name = msgspec.field(default="", name="apiVersion")
 
     def objects(self) -> list[bytes]:
         """Return the JSON of each object; copies, so that keeping one does not keep the page."""

@@ -119,6 +119,9 @@ async def test_a_page_is_read_up_to_its_bound_and_what_is_no_page_to_its_end(api
     with pytest.raises(errors.TooLarge):
         await api.request("GET", "/x", query={"limit": "500"})
     assert len(await api.request("GET", "/x")) == PAGE_BYTES_MAX + 1
+    with pytest.raises(errors.Unavailable, match="longer than") as raised:
+        await api.request("PATCH", "/x", body=b"{}")
+    assert raised.value.outcome_unknown
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------
@@ -325,6 +328,30 @@ async def test_a_line_may_be_longer_than_any_buffer(api: HttpApi, server: Server
     server.handler = streaming([piece] * 6 + [b"\nshort\n"])
     lines = [line async for line in api.watch("/x", query={}, idle_seconds=10)]
     assert [len(line) for line in lines] == [6 << 20, 5]
+
+
+async def test_a_line_that_does_not_end_is_read_no_further_than_the_longest_page(api: HttpApi, server: Server) -> None:
+    sent = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while sent < 8 * PAGE_BYTES_MAX:
+            await response.write(b"x" * (1 << 20))
+            sent += 1 << 20
+        return response
+
+    server.handler = handler
+    with pytest.raises(errors.Unavailable, match="a line of a watch is longer than"):
+        await anext(api.watch("/x", query={}, idle_seconds=10))
+    assert sent < 2 * PAGE_BYTES_MAX
+
+
+async def test_a_refusal_of_a_watch_is_read_no_further_either(api: HttpApi, server: Server) -> None:
+    server.handler = server.answer(500, b" " * (PAGE_BYTES_MAX + 1))
+    with pytest.raises(errors.TooLarge):
+        await anext(api.watch("/x", query={}, idle_seconds=5))
 
 
 async def test_silence_ends_a_watch_without_an_error(api: HttpApi, server: Server) -> None:
