@@ -85,7 +85,7 @@ def asked_of_a_member(one: bytes, many: bytes) -> None:
                     case 2:
                         await member.why_waiting("team-a", "job-1")
                     case 3:
-                        await member.copies(JOB, "hub")
+                        await member.copies([JOB], "hub")
                     case 4:
                         await member.leftovers([(JOB, "team-a", "train")])
                     case _:
@@ -155,7 +155,7 @@ def watched(api: FakeApi) -> list[Informer[Any]]:
         *watching.propagations(api, lambda found: None, rng=rng),
         *watching.ledger(api, lambda came, went: None, name="m1", rng=rng),
         *(watching.own_jobs(api, kind, lambda *_: None, rng=rng) for kind in PLACED),
-        *(watching.copies(api, kind, "hub", lambda *_: None, name="m1", rng=rng) for kind in PLACED),
+        *watching.copies(api, PLACED, "hub", lambda *_: None, name="m1", rng=rng),
     ]
 
 

@@ -24,7 +24,7 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, NotFound
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
-from webhook.fleet.jobs.copies import JobName, copy_read, dispatch_of
+from webhook.fleet.jobs.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
 from webhook.fleet.jobs.member import Member, NoAnswer
@@ -150,10 +150,9 @@ class Hub:
         await self._named.wait()
         woken = partial(self._wake_waiting, member.name)
         watches = [*watching.ledger(member, woken, name=member.name, rng=self._rng)]
-        for kind in self.kinds.values():
-            watches.append(
-                watching.copies(member, kind, self.fleet.uid, self._copy_changed, name=member.name, rng=self._rng)
-            )
+        watches += watching.copies(
+            member, self.kinds.values(), self.fleet.uid, self._copy_changed, name=member.name, rng=self._rng
+        )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_swept(member), name=f"{member.name} sweep")
             if self._dead_man is not None:
@@ -324,21 +323,16 @@ class Hub:
         await self._own_jobs_read()
         verdicts, unreadable, cluster = [], set(), await member.cluster()
         expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
-        kinds = [*self.kinds.values()]
-        listed = await asyncio.gather(*(member.copies(kind, self.fleet.uid) for kind in kinds))
-        for kind, copies in zip(kinds, listed, strict=True):
-            for found in copies:
-                copy = copy_read(kind, found)
-                namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
-                which = (kind.key, namespace, name)
-                if which in expected and not wanted and self._jobs[which].runs_as_read(cluster, copy):
-                    expected.discard(which)
-                    continue
-                try:
-                    verdicts.append(await self._settle(member, cluster, kind, found))
-                except UnreadableRecord:
-                    # Its own steps tell of it. No other gang has to wait for somebody to mend it.
-                    unreadable.add(which)
+        for found in await member.copies(self.kinds.values(), self.fleet.uid):
+            which = (found.kind.key, found.namespace, found.name)
+            if which in expected and not wanted and self._jobs[which].runs_as_read(cluster, found.copy):
+                expected.discard(which)
+                continue
+            try:
+                verdicts.append(await self._settle(member, cluster, found))
+            except UnreadableRecord:
+                # Its own steps tell of it. No other gang has to wait for somebody to mend it.
+                unreadable.add(which)
         for which in expected:
             self._wake(which)
         # Whoever keeps a pod from going keeps no other gang waiting.
@@ -381,9 +375,8 @@ class Hub:
             await asyncio.gather(*(informer.reread() for informer in self._own))
             self._read_since = wanted
 
-    async def _settle(self, member: Member, cluster: str, kind: JobKind, found: Mapping[str, Any]) -> Verdict:
-        copy = copy_read(kind, found)
-        namespace, name = (str(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
+    async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
+        kind, namespace, name, copy = found
         job = FleetJob(self.fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
         swept = member.name not in self.fleet.unswept

@@ -1,19 +1,23 @@
 """What wakes the jobs of a hub: watches of its own jobs, and in each member of copies and of the ledger.
 
 A watch wakes and decides nothing: each step reads for itself, consistently. So a watch that lags, lies or hangs costs
-the gangs of its member some seconds, and no rule of the protocol depends on it.
+the gangs of its member some seconds, and no rule of the protocol depends on it. Of what a member shows only names are
+kept, and no more of them than an honest one has.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import PAGES_MAX
 from webhook.core.notation import names
 from webhook.fleet.jobs.copies import placed_by_hub
+from webhook.fleet.jobs.member import COPIES_MAX
 from webhook.fleet.rules import multikueue, propagation
 from webhook.fleet.rules.multikueue import Named, SetUp
 from webhook.fleet.rules.propagation import Propagation
@@ -22,13 +26,15 @@ from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer
 from webhook.untyped import paths
-from webhook.untyped.values import text
-from webhook.wire.watch import version_number
+from webhook.wire.watch import read_metadata, version_number
 
 UNSERVED_SECONDS: Final = 15.0
 """Until a kind that a cluster does not serve is asked for again."""
 _NO_ENTRIES: Final = frozenset({ledger_text.META, ledger_text.CLAIMS, ledger_text.BOOKINGS, ledger_text.PAGES})
 """What a ledger holds besides its entries: that a gang's own booking has gone is no room for it."""
+PAGE_KEYS_MAX: Final = 512
+"""Of one page of a ledger: twice as many as it has of the smallest entries."""
+KEY_CHARACTERS_MAX: Final = 64
 _PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 
 
@@ -51,7 +57,7 @@ def own_jobs(
 
     def decode(raw: bytes) -> Seen | None:
         job = orjson.loads(raw)
-        return _seen(job) if placed_by_hub(kind, job) else None
+        return _seen(raw) if placed_by_hub(kind, job) else None
 
     return Informer(
         api,
@@ -133,24 +139,37 @@ class SetUpFeed:
 
 def copies(
     api: Api,
-    kind: JobKind,
+    kinds: Iterable[JobKind],
     hub: str,
     on_change: Callable[[str, Seen | None, Seen | None], None],
     *,
     name: str,
     rng: Random,
-) -> Informer[Seen]:
-    """Return a watch of a member's copies of a kind from this hub; their status comes with it."""
-    return Informer(
-        api,
-        collection_path(kind),
-        lambda raw: _seen(orjson.loads(raw)),
-        rng=rng,
-        name=f"{name} {kind.plural}",
-        label_selector=f"{names.ORIGIN_LABEL}={hub}",
-        on_change=lambda old, new: on_change(kind.key, old, new),
-        missing_retry_seconds=UNSERVED_SECONDS,
-    )
+    most: int = COPIES_MAX,
+) -> list[Informer[Seen]]:
+    """Return watches of a member's copies from this hub, by kind. Of all together ``most`` are followed, the first."""
+    informers: list[Informer[Seen]] = []
+
+    def watch(kind: JobKind) -> Informer[Seen]:
+        def decode(raw: bytes) -> Seen | None:
+            seen = _seen(raw)
+            known = (seen.namespace, seen.name) in informer.records
+            return seen if known or sum(len(each.records) for each in informers) < most else None
+
+        informer = Informer(
+            api,
+            collection_path(kind),
+            decode,
+            rng=rng,
+            name=f"{name} {kind.plural}",
+            label_selector=f"{names.ORIGIN_LABEL}={hub}",
+            on_change=lambda old, new: on_change(kind.key, old, new),
+            missing_retry_seconds=UNSERVED_SECONDS,
+        )
+        return informer
+
+    informers += map(watch, kinds)
+    return informers
 
 
 def ledger(
@@ -164,20 +183,32 @@ def ledger(
         if before != after:
             on_change(after - before, before - after)
 
-    index, pages = f"metadata.name={names.LEDGER_NAME}", names.LEDGER_PAGE
-    return (
-        Informer(api, _PATH, _entries, rng=rng, name=f"{name} ledger", field_selector=index, on_change=changed),
-        Informer(api, _PATH, _entries, rng=rng, name=f"{name} pages", label_selector=pages, on_change=changed),
-    )
+    def watch(what: str, most: int, *, fields: str = "", labels: str = "") -> Informer[Seen]:
+        def decode(raw: bytes) -> Seen | None:
+            seen = _seen(raw, _entries(raw))
+            return seen if len(informer.records) < most or (seen.namespace, seen.name) in informer.records else None
+
+        informer = Informer(
+            api,
+            _PATH,
+            decode,
+            rng=rng,
+            name=f"{name} {what}",
+            field_selector=fields,
+            label_selector=labels,
+            on_change=changed,
+        )
+        return informer
+
+    index = watch("ledger", 1, fields=f"metadata.name={names.LEDGER_NAME}")
+    return index, watch("pages", PAGES_MAX, labels=names.LEDGER_PAGE)
 
 
-def _entries(raw: bytes) -> Seen:
-    found = orjson.loads(raw)
-    return _seen(found, frozenset(paths.find_mapping(found, ("data",))) - _NO_ENTRIES)
+def _entries(raw: bytes) -> frozenset[str]:
+    keys = paths.find_mapping(orjson.loads(raw), ("data",)).keys() - _NO_ENTRIES
+    return frozenset(islice((key for key in sorted(keys) if len(key) <= KEY_CHARACTERS_MAX), PAGE_KEYS_MAX))
 
 
-def _seen(obj: Mapping[str, Any], keys: frozenset[str] = frozenset()) -> Seen:
-    namespace, name, uid, version = (
-        text(paths.find(obj, ("metadata", key))) for key in ("namespace", "name", "uid", "resourceVersion")
-    )
-    return Seen(namespace, name, uid, version_number(version), keys)
+def _seen(raw: bytes, keys: frozenset[str] = frozenset()) -> Seen:
+    found = read_metadata(raw)
+    return Seen(found.namespace, found.name, found.uid, version_number(found.resource_version), keys)

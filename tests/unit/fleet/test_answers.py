@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from webhook.errors import TooLarge
-from webhook.fleet.jobs.answers import LIST_SECONDS, OBJECT_BYTES_MAX, OBJECTS_MAX, object_of, objects_of
+from webhook.fleet.jobs.answers import OBJECT_BYTES_MAX, OBJECTS_MAX, SHORT, object_of, objects_of
 
 pytestmark = pytest.mark.virtual_time
 OBJECTS = [{"metadata": {"name": f"job-{number}"}} for number in range(1_200)]
@@ -56,7 +56,7 @@ async def test_empty_pages_that_never_end_are_no_list() -> None:
 
 async def test_a_list_that_comes_too_slowly_to_end_is_no_list() -> None:
     async def ask(query: Mapping[str, str]) -> bytes:
-        await asyncio.sleep(LIST_SECONDS / 4)
+        await asyncio.sleep(SHORT.seconds / 4)
         return page(OBJECTS[:1], "more")
 
     with pytest.raises(ValueError, match="not ended after 10 s"):
@@ -91,3 +91,16 @@ async def test_an_object_nested_a_thousand_deep_is_cut_and_hides_no_other() -> N
         return b'{"metadata":{},"items":[%s,{"metadata":{"name":"sane"}}]}' % deep
 
     assert [each["metadata"]["name"] for each in await read(ask)] == ["deep", "sane"]
+
+
+async def test_a_list_longer_than_a_member_can_have_is_no_list() -> None:
+    long, asked = orjson.dumps({"metadata": {}, "spec": "x" * (OBJECT_BYTES_MAX // 2)}), 0
+
+    async def ask(query: Mapping[str, str]) -> bytes:
+        nonlocal asked
+        asked += 1
+        return b'{"metadata":{"continue":"more"},"items":[%s]}' % b",".join([long] * 12)
+
+    with pytest.raises(ValueError, match="a list of more than 128 MiB"):
+        await read(ask)
+    assert asked == 11

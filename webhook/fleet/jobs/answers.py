@@ -1,8 +1,8 @@
 """What a member answers, read within bounds: a member is not trusted, and a hub talks to all of them on one loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -16,10 +16,19 @@ OBJECT_BYTES_MAX: Final = 2 << 20
 """Of one object; etcd takes no more than 1.5 MiB unless it is told otherwise."""
 OBJECTS_MAX: Final = 200_000
 """Of one list: ten times what a member holds where there are many."""
-LIST_SECONDS: Final = 10.0
-"""In which a list is read: some gang waits for it, which could go to another member."""
-LONG_LIST_SECONDS: Final = 60.0
-"""In which all objects of a kind are read, for which nobody waits while a hub runs."""
+
+
+class Bounds(NamedTuple):
+    """Within which a list is read."""
+
+    seconds: float
+    mebibytes: int
+
+
+SHORT: Final = Bounds(10.0, 128)
+"""Some gang waits for it, which could go to another member. A full ledger has half of these bytes."""
+LONG: Final = Bounds(60.0, 1024)
+"""All objects of a kind, for which nobody waits while a hub runs; of each no more is kept than is used."""
 ONE: Final[Mapping[str, str]] = {"limit": "1"}
 """Asks for one page, so that no more is read than fits one; where one object is asked for it changes nothing else."""
 
@@ -37,14 +46,14 @@ async def object_of(raw: bytes) -> Any:
 
 
 async def objects_of(
-    ask: Ask, query: Mapping[str, str], within_seconds: float = LIST_SECONDS
-) -> AsyncIterator[dict[str, Any]]:
+    ask: Ask, query: Mapping[str, str], bounds: Bounds = SHORT
+) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the objects of a list, page by page, each read alone. Raises ValueError for what no list can be."""
-    limit, token, seen, now = PAGE_SIZE, "", 0, asyncio.get_running_loop().time
+    limit, token, seen, size, now = PAGE_SIZE, "", 0, 0, asyncio.get_running_loop().time
     began = now()
     while True:
-        if now() - began > within_seconds:
-            raise ValueError(f"a list that has not ended after {within_seconds:.0f} s")
+        if now() - began > bounds.seconds:
+            raise ValueError(f"a list that has not ended after {bounds.seconds:.0f} s")
         try:
             body = await ask({**query, "limit": str(limit)} | ({"continue": token} if token else {}))
         except TooLarge:
@@ -52,6 +61,8 @@ async def objects_of(
                 raise ValueError("an object is longer than a page may be") from None
             limit //= 2
             continue
+        if (size := size + len(body)) > bounds.mebibytes << 20:
+            raise ValueError(f"a list of more than {bounds.mebibytes} MiB")
         try:
             page = read_page(body)
         except TooDeep:

@@ -1,13 +1,14 @@
 """The objects of a fleet, as values: the record on a hub's job, the copy made of it, and the copy read back. Pure."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.core.fleet.dispatch import NO_OFFER, NOWHERE, Dispatch, Offer
 from webhook.core.fleet.permit import permits
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode, offer_of
 from webhook.core.notation import names
+from webhook.dialects.field import is_subdomain
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.untyped import editing, paths
@@ -15,6 +16,8 @@ from webhook.untyped.values import integer, items, text
 
 JobName = tuple[str, str, str]
 """(key of its kind, namespace, name)."""
+TEXT_MAX: Final = 256
+"""Characters of a text that identifies a copy: longer ones are written by no API server, and equal nothing."""
 _NOT_COPIED: Final = (f"{names.DOMAIN}/", "kubectl.kubernetes.io/last-applied-configuration")
 _MADE_BY_THE_SERVER: Final = (
     "controller-uid",
@@ -25,6 +28,15 @@ _MADE_BY_THE_SERVER: Final = (
     names.POD_SET_LABEL,
 )
 """Labels of pod templates that name the hub's object."""
+
+
+class FoundCopy(NamedTuple):
+    """A copy in a member's list: what is kept of an object of up to 2 MiB."""
+
+    kind: JobKind
+    namespace: str
+    name: str
+    copy: Copy
 
 
 def dispatch_of(job: Mapping[str, Any]) -> Dispatch:
@@ -146,7 +158,7 @@ def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
     """Return what an object of a member says it is; whatever is odd about it makes it somebody else's."""
     metadata = paths.find_mapping(obj, ("metadata",))
     notes = paths.find_mapping(metadata, ("annotations",))
-    offered, uid = text(notes.get(names.OFFER)), text(metadata.get("uid"))
+    offered, uid = text(notes.get(names.OFFER)), _cut(metadata.get("uid"))
     job, _, number = offered.partition(" ")
     try:
         offer = offer_of(number)
@@ -155,9 +167,9 @@ def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
     given_up, ended = bool(uid) and notes.get(names.GIVEN_UP) == uid, status.finished(kind, obj)
     return Copy(
         uid=uid,
-        version=text(metadata.get("resourceVersion")),
-        hub=text(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)),
-        job=job,
+        version=_cut(metadata.get("resourceVersion")),
+        hub=_cut(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)),
+        job=_cut(job),
         offer=offer,
         permitted=not given_up and permits(text(notes.get(names.PERMIT)), offered, uid),
         suspended=kind.suspend is not None and paths.find(obj, kind.suspend) is True,
@@ -166,3 +178,18 @@ def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
         failed=ended == "Failed",
         given_up=given_up,
     )
+
+
+def found_copy(kind: JobKind, obj: Mapping[str, Any]) -> FoundCopy:
+    """Return what is kept of a member's object. Raises ValueError for one that no API server has by that name.
+
+    The hub asks its own cluster by the name that a member says.
+    """
+    namespace, name = (paths.find(obj, ("metadata", key)) for key in ("namespace", "name"))
+    if not (isinstance(namespace, str) and isinstance(name, str) and is_subdomain(namespace) and is_subdomain(name)):
+        raise ValueError("it has an object whose namespace or name is none")
+    return FoundCopy(kind, namespace, name, copy_read(kind, obj))
+
+
+def _cut(value: object) -> str:
+    return text(value)[:TEXT_MAX]

@@ -6,7 +6,8 @@ member that does not answer gives no sight, and is not asked again for a moment:
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -28,11 +29,12 @@ from webhook.core.notation import names
 from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
 from webhook.fleet.jobs import answers
-from webhook.fleet.jobs.copies import JobName, copy_read, offer_text
+from webhook.fleet.jobs.copies import FoundCopy, JobName, copy_read, found_copy, offer_text
 from webhook.fleet.jobs.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, METADATA, Api
+from webhook.kube.list_watch import PAGE_SIZE
 from webhook.untyped import paths
 from webhook.untyped.editing import Patch
 from webhook.untyped.values import items, seconds, text
@@ -44,6 +46,8 @@ ANSWER_SECONDS: Final = 5.0
 REST_SECONDS: Final = 2.0
 REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
+COPIES_MAX: Final = 50_000
+"""Of all kinds in one member, that one sweep looks at; each takes about a kilobyte of memory."""
 PROMISED_SECONDS: Final = 60.0
 """A promise counts when it was given for a renewal no older than this."""
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
@@ -141,9 +145,10 @@ class Member:
 
     # -- as an Api, for watches: by whatever connection is in use ----------------------------------------------------
 
-    async def request(self, method: str, path: str, **how: Any) -> bytes:
-        """As ``Api.request``."""
-        return await self._api.request(method, path, **how)
+    async def request(self, method: str, path: str, *, query: Mapping[str, str] | None = None, **how: Any) -> bytes:
+        """As ``Api.request``, and a list always in pages, for the length of no other is bounded."""
+        paged = {"limit": str(PAGE_SIZE), **(query or {})}
+        return await self._api.request(method, path, query=paged, **how)
 
     def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncIterator[bytes]:
         """As ``Api.watch``."""
@@ -190,16 +195,18 @@ class Member:
             cluster, ledger = await asyncio.gather(self.cluster(), self._ledger())
             gone = ledger is not None and ledger.stands and uid not in ledger.entries
         else:
-            pods = self._list(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"})
-            cluster, left = await asyncio.gather(self.cluster(), pods)
-            gone = left == []
+            path, of_gang = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"}
+            cluster, gone = await asyncio.gather(self.cluster(), self._has_none(path, of_gang))
         return gone and cluster == dispatch.cluster
 
     async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
         """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
         about = {"fieldSelector": f"involvedObject.uid={copy_uid},reason=Queued"}
-        listed = await self._list(f"/api/v1/namespaces/{namespace}/events", about) or ()
-        newest = max(listed, key=lambda each: text(each.get("lastTimestamp")), default={})
+        newest: dict[str, Any] = {}
+        with contextlib.suppress(NotFound):
+            async for each in self._objects(f"/api/v1/namespaces/{namespace}/events", about):
+                if not newest or text(each.get("lastTimestamp")) > text(newest.get("lastTimestamp")):
+                    newest = each
         starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
         why = text(newest.get("message"))
         if self._hides_neighbours:
@@ -207,10 +214,23 @@ class Member:
             why = neighbours.text_for(why, namespace, neighbours.ANY_NAMESPACE)
         return Waits(why[:REASON_CHARACTERS], starts or None)
 
-    async def copies(self, kind: JobKind, hub: str) -> list[dict[str, Any]]:
-        """Return all its objects of a kind that say they are copies from this hub. Raises NoAnswer."""
-        ours = {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"}
-        return await self._list(collection_path(kind), ours, answers.LONG_LIST_SECONDS) or []
+    async def copies(self, kinds: Iterable[JobKind], hub: str) -> list[FoundCopy]:
+        """Return all its objects of these kinds that say they are copies from this hub. Raises NoAnswer."""
+        ours, seen = {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"}, itertools.count(1)
+
+        async def of(kind: JobKind) -> list[FoundCopy]:
+            found: list[FoundCopy] = []
+            with contextlib.suppress(NotFound):
+                async for each in self._objects(collection_path(kind), ours, answers.LONG):
+                    if next(seen) > COPIES_MAX:
+                        raise NoAnswer(f"{self.name}: it has more than {COPIES_MAX:,} copies of this hub")
+                    try:
+                        found.append(found_copy(kind, each))
+                    except ValueError as error:
+                        raise NoAnswer(f"{self.name}: {error}") from error
+            return found
+
+        return [*itertools.chain.from_iterable(await asyncio.gather(*map(of, kinds)))]
 
     async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> set[JobName]:
         """Return those of the hub's jobs of which something is left here, and no copy. Raises NoAnswer."""
@@ -227,10 +247,11 @@ class Member:
                     left.add((kind.key, namespace, name))
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
             path, of_gangs = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL}
-            listed = await self._list(path, of_gangs, answers.LONG_LIST_SECONDS)
-            owners = {owner for pod in listed or () for owner in self._collected_with(pod)}
-            named = [(kind, name) for kind, where, name in jobs if where == namespace]
-            left |= {(kind.key, namespace, name) for kind, name in named if (kind.kind, name) in owners}
+            named = {(kind.kind, name): kind.key for kind, where, name in jobs if where == namespace}
+            with contextlib.suppress(NotFound):
+                async for pod in self._objects(path, of_gangs, answers.LONG):
+                    owners = self._collected_with(pod) & named.keys()
+                    left |= {(named[owner], namespace, owner[1]) for owner in owners}
         return left
 
     @staticmethod
@@ -304,14 +325,13 @@ class Member:
         if found is None:
             self.knows_permits = False
             return _Ledger(False, False, {})
-        listed, book = await self._list(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE}), self._book
-        index, pages = _data(found), {}
-        book.index = book.index if book.index == index else index
-        for page in listed or ():
-            name, uid = (text(paths.find(page, ("metadata", key))) for key in ("name", "uid"))
-            read = Found(uid, _data(page))
-            pages[name] = book.pages[name] if book.pages.get(name) == read else read
-        book.pages = pages
+        index, pages, book = _data(found), dict[str, Found](), self._book
+        with contextlib.suppress(NotFound):
+            async for page in self._objects(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE}):
+                name, uid = (text(paths.find(page, ("metadata", key))) for key in ("name", "uid"))
+                read = Found(uid, _data(page))
+                pages[name] = book.pages[name] if book.pages.get(name) == read else read
+        book.index, book.pages = book.index if book.index == index else index, pages
         try:
             ledger = book.read()
             knows = orjson.loads((book.index or {})[ledger_text.META]).get(ledger_text.PERMITS) is True
@@ -320,18 +340,30 @@ class Member:
         self.knows_permits = knows
         return None if ledger is None else _Ledger(True, knows, ledger.entries)
 
-    async def _list(
-        self, path: str, query: Mapping[str, str], within_seconds: float = answers.LIST_SECONDS
-    ) -> list[dict[str, Any]] | None:
-        """Return the objects of a list; None of a kind that is not served. Raises NoAnswer for what is no list."""
+    async def _has_none(self, path: str, query: Mapping[str, str]) -> bool:
+        """Return whether a list is empty; not of a kind that is not served. Raises NoAnswer."""
+        try:
+            async with contextlib.aclosing(self._objects(path, query)) as objects:
+                async for _ in objects:
+                    return False
+        except NotFound:
+            return False
+        return True
+
+    async def _objects(
+        self, path: str, query: Mapping[str, str], bounds: answers.Bounds = answers.SHORT
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the objects of a list, of which no more is to be kept than is used.
+
+        Raises NotFound for a kind that is not served, NoAnswer for what is no list.
+        """
 
         def ask(query: Mapping[str, str]) -> Awaitable[bytes]:
             return self._asked(self._api.request("GET", path, query=query, timeout_seconds=ANSWER_SECONDS))
 
         try:
-            return [each async for each in answers.objects_of(ask, query, within_seconds)]
-        except NotFound:
-            return None
+            async for each in answers.objects_of(ask, query, bounds):
+                yield each
         except ValueError as error:
             raise NoAnswer(f"{self.name}: its answer is no list of objects: {error}") from error
 

@@ -1,0 +1,119 @@
+"""What a hub keeps of a member's answers is bounded, however much a member says."""
+
+import tracemalloc
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
+from webhook.core.fleet.proof import Evidence
+from webhook.core.notation.names import ORIGIN_LABEL
+from webhook.errors import NotFound
+from webhook.fleet.jobs.copies import TEXT_MAX
+from webhook.fleet.jobs.member import COPIES_MAX, Member, NoAnswer
+from webhook.jobs.kinds.registry import KINDS
+
+pytestmark = pytest.mark.virtual_time
+JOB, PYTORCH_JOB = KINDS["Job.batch"], KINDS["PyTorchJob.kubeflow.org"]
+MEBIBYTE = 1 << 20
+DISPATCH = Dispatch(DispatchPhase.GRANTED, Offer(1, 1), "m1", "cluster", "job-1", "4", "", ())
+
+
+class Speaker:
+    """A member that says so many pages of every list."""
+
+    def __init__(self, pages: int, objects: int, **spec: Any) -> None:
+        self._pages, self._objects, self._spec = pages, objects, spec
+        self.metadata: dict[str, Any] = {"namespace": "team-a", "uid": "copy", "resourceVersion": "4"}
+        self.queries: list[Mapping[str, str]] = []
+
+    async def request(self, method: str, path: str, *, query: Mapping[str, str], **_: Any) -> bytes:
+        if path.endswith("/kube-system"):
+            return b'{"metadata":{"uid":"cluster"}}'
+        self.queries.append(query)
+        page = int(query.get("continue", 0)) + 1
+        metadata = [{"name": f"job-{page}-{number}", **self.metadata} for number in range(self._objects)]
+        items = [{"metadata": each, "spec": self._spec} for each in metadata]
+        return orjson.dumps({"metadata": {"continue": str(page) if page < self._pages else ""}, "items": items})
+
+
+def member(speaker: Any) -> Member:
+    return Member("m1", speaker)
+
+
+async def test_of_copies_as_large_as_they_come_little_is_kept_and_the_list_is_never_in_memory() -> None:
+    pages = 60
+    speaker = Speaker(pages, 3, filler="x" * MEBIBYTE)
+    tracemalloc.start()
+    try:
+        found = await member(speaker).copies([JOB], "hub")
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found) == 3 * pages
+    assert kept < MEBIBYTE
+    # A page as it is made, as it was answered, and its objects; the one before; of 180 MiB in all.
+    assert most < 60 * MEBIBYTE
+
+
+async def test_the_copies_of_all_kinds_together_are_as_many_as_a_member_can_have_or_it_has_not_answered() -> None:
+    each = COPIES_MAX // 1_000 // 2
+    found = await member(Speaker(each, 1_000)).copies([JOB, PYTORCH_JOB], "hub")
+    assert len(found) == COPIES_MAX
+    with pytest.raises(NoAnswer, match="m1: it has more than 50,000 copies of this hub"):
+        await member(Speaker(each + 1, 1_000)).copies([JOB, PYTORCH_JOB], "hub")
+
+
+@pytest.mark.parametrize(
+    "odd", [{"name": "x" * 254}, {"name": ""}, {"name": 5}, {"namespace": "a/../../b"}, {"namespace": None}]
+)
+async def test_a_copy_whose_name_no_api_server_takes_is_asked_for_nowhere(odd: dict[str, Any]) -> None:
+    """By that name the hub would ask its own cluster."""
+    speaker = Speaker(1, 1)
+    speaker.metadata |= odd
+    with pytest.raises(NoAnswer, match="namespace or name"):
+        await member(speaker).copies([JOB], "hub")
+
+
+async def test_the_texts_that_are_kept_of_a_copy_are_cut() -> None:
+    long = "x" * (MEBIBYTE // 4)
+    speaker = Speaker(1, 1)
+    speaker.metadata |= {
+        "uid": long,
+        "resourceVersion": long,
+        "labels": {ORIGIN_LABEL: long},
+        "annotations": {"tutti.dev/offer": f"{long} 1.1"},
+    }
+    (found,) = await member(speaker).copies([JOB], "hub")
+    assert {len(each) for each in (found.copy.uid, found.copy.version, found.copy.hub, found.copy.job)} == {TEXT_MAX}
+
+
+async def test_of_pods_that_are_left_the_first_is_enough() -> None:
+    speaker = Speaker(1_000, 1)
+    assert not await member(speaker).gone(Evidence.PODS, JOB, "team-a", "train", DISPATCH)
+    assert len(speaker.queries) == 1
+
+
+async def test_pods_are_gone_only_where_the_list_is_read_to_its_end_and_served() -> None:
+    class Absent(Speaker):
+        async def request(self, method: str, path: str, *, query: Mapping[str, str], **how: Any) -> bytes:
+            if path.endswith("/pods"):
+                raise NotFound(404, "NotFound", "the server could not find the requested resource")
+            return await super().request(method, path, query=query, **how)
+
+    where = (Evidence.PODS, JOB, "team-a", "train", DISPATCH)
+    assert await member(Speaker(1, 0)).gone(*where)
+    with pytest.raises(NoAnswer, match="does not end"):
+        await member(Speaker(2, 0)).gone(*where)
+    assert not await member(Absent(1, 0)).gone(*where)
+
+
+async def test_the_last_word_on_why_a_copy_waits_is_taken_of_events_in_any_order() -> None:
+    class Events(Speaker):
+        async def request(self, method: str, path: str, **_: Any) -> bytes:
+            items = [{"lastTimestamp": f"2026-01-01T00:00:0{each}Z", "message": f"word {each}"} for each in (1, 3, 2)]
+            return orjson.dumps({"metadata": {}, "items": items})
+
+    assert (await member(Events(1, 1)).why_waiting("team-a", "copy")).why == "word 3"
