@@ -192,7 +192,7 @@ class FleetJob:
     async def _look_twice(self, before: Dispatch) -> tuple[Look | None, dict[str, Look | None]]:
         """Look at the member that a record names, and meanwhile at that in which something has ended."""
         freed = self.choice.freed_in
-        if before.phase is not DispatchPhase.OFFERED or freed in ("", before.member):
+        if before.phase is not DispatchPhase.OFFERED or freed in ("", before.member) or self._fleet.hesitance(freed):
             return await self._look(before.member, before.phase), {}
         found, ahead = await asyncio.gather(self._look(before.member, before.phase), self._look(freed))
         return found, {freed: ahead}
@@ -212,7 +212,7 @@ class FleetJob:
         if dispatch.member and dispatch.member not in self._fleet.members:
             self._refusals[dispatch.member] = "is not a member of this hub"
         answer_not = {name for name in candidates if self._fleet.members[name].failure}
-        turn = await self._turn(wish, dispatch, found, candidates, answer_not)
+        turn = sorted(await self._turn(wish, dispatch, found, candidates, answer_not), key=self._fleet.hesitance)
         if dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
             self._refusals[dispatch.member] = why
         for name in turn:
@@ -271,7 +271,7 @@ class FleetJob:
                     not self.choice.moves(dispatch.member, others) and await self._stays(dispatch, found, age, others)
                 )
                 return [] if waits else self.choice.in_turn(dispatch.member, others, told_no=True)
-        return sorted(self.choice.in_turn(dispatch.member, candidates), key=answer_not.__contains__)
+        return self.choice.in_turn(dispatch.member, candidates)
 
     async def _stays(self, dispatch: Dispatch, found: Look, age: float, members: set[str]) -> bool:
         """Hear the member that has the offer, which answers; return whether it is to keep it."""

@@ -44,6 +44,10 @@ log = structlog.get_logger(__name__)
 
 ANSWER_SECONDS: Final = 5.0
 REST_SECONDS: Final = 2.0
+SLOW_SECONDS: Final = 2.0
+"""An answer that takes longer is slow, unless it is a page of all objects of a kind: a gang waits for several."""
+SLOW_AGAIN_SECONDS: Final = 30.0
+"""For so long a member counts as slow: the next answer may be as slow, whatever came quickly in between."""
 REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
 COPIES_MAX: Final = 50_000
@@ -107,6 +111,7 @@ class Member:
         self._api = api
         self._hides_neighbours = hides_neighbours
         self._rests_until = 0.0
+        self._slow_until = 0.0
         self.followed = False
         """It is a member of a hub that runs, which shows whether it answers."""
         self.stops_after_seconds = 0
@@ -125,8 +130,13 @@ class Member:
 
     def reach(self, api: Api) -> Api:
         """Ask by another connection from now on; return the one before, on which requests may be under way."""
-        before, self._api, self._rests_until = self._api, api, 0.0
+        before, self._api, self._rests_until, self._slow_until = self._api, api, 0.0, 0.0
         return before
+
+    @property
+    def slow(self) -> bool:
+        """It answers, and so slowly that gangs which another member can have should not wait for it."""
+        return asyncio.get_running_loop().time() < self._slow_until
 
     def left(self) -> None:
         """Stop showing whether it answers: it is no longer a member."""
@@ -359,7 +369,8 @@ class Member:
         """
 
         def ask(query: Mapping[str, str]) -> Awaitable[bytes]:
-            return self._asked(self._api.request("GET", path, query=query, timeout_seconds=ANSWER_SECONDS))
+            page = self._api.request("GET", path, query=query, timeout_seconds=ANSWER_SECONDS)
+            return self._asked(page, may_be_slow=bounds is answers.LONG)
 
         try:
             async for each in answers.objects_of(ask, query, bounds):
@@ -407,7 +418,11 @@ class Member:
         return Written(*(text(paths.find(stored, ("metadata", key))) for key in Written._fields))
 
     async def _asked(
-        self, request: Awaitable[bytes], answers: tuple[type[ApiError], ...] = (Conflict, Invalid, NotFound, TooLarge)
+        self,
+        request: Awaitable[bytes],
+        answers: tuple[type[ApiError], ...] = (Conflict, Invalid, NotFound, TooLarge),
+        *,
+        may_be_slow: bool = False,
     ) -> bytes:
         """Return the answer of a member that is not resting. Raises NoAnswer, and what is an answer too."""
         now = asyncio.get_running_loop().time()
@@ -430,6 +445,10 @@ class Member:
                 self._rest()
             self._note(str(error)[:REASON_CHARACTERS])
             raise NoAnswer(f"{self.name}: {error}") from error
+        finally:
+            ended = asyncio.get_running_loop().time()
+            if ended - now > SLOW_SECONDS and not may_be_slow:
+                self._slow_until = ended + SLOW_AGAIN_SECONDS
         self._note("")
         return answer
 
