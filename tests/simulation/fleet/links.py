@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from webhook import errors
+from webhook.fleet.jobs.member import ANSWER_SECONDS
 from webhook.kube.api import REQUEST_TIMEOUT_SECONDS
 from webhook.laboratory.simulated.api import SimulatedApi
 
@@ -22,6 +23,12 @@ class Fault(StrEnum):
     """What is sent arrives; the connection breaks before the answer."""
     HALF_OPEN = "half open"
     """What is sent arrives; no answer comes, and watches are silent though nobody has closed them."""
+    SLOW = "slow"
+    """What is sent arrives, and is answered just in time."""
+
+
+SILENT = (Fault.BLACK_HOLE, Fault.LOST_REPLIES, Fault.HALF_OPEN)
+SLOW_SECONDS = ANSWER_SECONDS - 0.2
 
 
 class Link:
@@ -75,20 +82,22 @@ class Link:
         if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):
             await asyncio.sleep(timeout_seconds)
             raise _unknown(f"{method} {path}: no answer in time", write)
-        if self.fault is not Fault.PASS:
+        if self.fault is Fault.LOST_REPLIES:
             raise _unknown(f"{method} {path}: connection reset", write)
+        if self.fault is Fault.SLOW:
+            await asyncio.sleep(SLOW_SECONDS)
         return answer
 
     async def watch(self, path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
         if self.fault is Fault.REFUSE:
             raise errors.Unavailable(0, "Refused", f"watch of {path}: connection refused")
-        if self.fault is not Fault.PASS:
+        if self.fault in SILENT:
             await asyncio.sleep(idle_seconds)
             return
         async for line in (self.astray or self._api).watch(path, query=query, idle_seconds=idle_seconds):
             if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):
                 await asyncio.sleep(idle_seconds)
-            if self.fault is not Fault.PASS:
+            if self.fault in SILENT or self.fault is Fault.REFUSE:
                 return
             yield line
 
