@@ -27,6 +27,10 @@ from webhook.laboratory.simulated.cluster import SimulatedCluster
 STRIKES = 2
 MOVED_SECONDS = 15.0
 """After which nothing is offered to a member that does not answer, while another may have it."""
+KNOWN_SLOW_SECONDS = 30.0
+"""After which a member is known to be slow, and the looks at it have ended that had begun before."""
+OFFERED_SECONDS = 3.0
+"""After which a gang that is nowhere is offered to a member that is quick."""
 CONTACT_SECONDS = 15.0
 """After which nothing of the past is left in a member that answers again."""
 NOTE_SECONDS = 15.0
@@ -174,6 +178,31 @@ class CutOff(OneFault):
         for uid in held:
             if now - since.setdefault(uid, now) > PERMIT_SECONDS + REQUEUE_SECONDS:
                 self.rules.say(f"{member} holds room for {uid} for longer than {PERMIT_SECONDS} s without a permit")
+
+
+class Slow(OneFault):
+    """A member answers each request just in time: no gang that another may have waits for it to be offered."""
+
+    async def _strike_at(self, member: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._cut(member, Fault.SLOW)
+        end = loop.time() + self.chance.uniform(45, 100)
+        await asyncio.sleep(KNOWN_SLOW_SECONDS)
+        since: dict[str, float] = {}
+        while loop.time() < end:
+            records = self.rules.records()
+            nowhere = {
+                job["metadata"]["uid"]
+                for kind, job in jobs(self.world.hub)
+                if self._waiting(kind, job, member)
+                and records.get(job["metadata"]["uid"], NOWHERE).phase is DispatchPhase.NOWHERE
+            }
+            since = {uid: since.get(uid, loop.time()) for uid in nowhere}
+            for uid, began in since.items():
+                if loop.time() - began > OFFERED_SECONDS:
+                    self.rules.say(f"{uid} is offered to nobody for {OFFERED_SECONDS} s while {member} is slow")
+            await asyncio.sleep(LOOK_SECONDS)
+        self.states[member] = Fault.PASS
 
 
 class Astray(CutOff):
@@ -348,6 +377,7 @@ def _notes(job: Json) -> Json:
 
 WEATHERS: dict[str, type[OneFault]] = {
     "a member is cut off": CutOff,
+    "a member is slow": Slow,
     "its name leads elsewhere": Astray,
     "a member is declared lost": DeclaredLost,
     "a member is silent": Silent,
