@@ -420,7 +420,7 @@ class Member:
     async def _asked(
         self,
         request: Awaitable[bytes],
-        answers: tuple[type[ApiError], ...] = (Conflict, Invalid, NotFound, TooLarge),
+        refusals: tuple[type[ApiError], ...] = (Conflict, Invalid, NotFound, TooLarge),
         *,
         may_be_slow: bool = False,
     ) -> bytes:
@@ -437,7 +437,7 @@ class Member:
             self._rest()
             self._note(f"no answer in {ANSWER_SECONDS:.0f} s")
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
-        except answers:
+        except refusals:
             self._note("")
             raise
         except ApiError as error:
