@@ -38,7 +38,7 @@ fuzz: env ## new bytes at every entry for an hour: SECONDS=... for another time
 	ulimit -v 4194304; end=$$(( $$(date +%s) + $(or $(SECONDS),3600) )); while [ $$(date +%s) -lt $$end ]; do \
 		$(RUN) -m pytest -q -x tests/fuzz --hypothesis-profile fuzz -n 2 || exit 1; done
 
-mutants: env ## remove each ledger rule in a copy of the tree: some test must notice (about three minutes)
+mutants: env ## remove each ledger rule in a copy of the tree: some test must notice (about seven minutes)
 	$(RUN) -m tests.mutants
 
 demo: env ## two teams share a cluster: CLUSTER=fleet for a hub and members, real for the real control plane, KUBECONFIG=... for yours

@@ -106,7 +106,7 @@ def test_an_object_nested_thousands_deep_ends_no_process_and_hides_no_other(
 def test_annotations_of_any_size_and_depth_are_nobodys_business(breakable: Installation, team: Team) -> None:
     give_queue(team.admin, 8)
     crowded = job("crowded", 2, pod_template(), QUEUE)
-    crowded["metadata"]["annotations"] = {"example.com/large": "x" * 200_000, "example.com/deep": nested(9_000)}
+    crowded["metadata"]["annotations"] = {"example.com/large": "x" * 190_000, "example.com/deep": nested(9_000)}
     team.owner.create(crowded)
     wait_until(lambda: len(team.owner.pods("job-name=crowded", phase="Running")) == 2, what="it starts")
     forged = job("forged", 2, pod_template(), QUEUE)
