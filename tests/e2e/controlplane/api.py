@@ -69,16 +69,9 @@ class Api:
         tls.load_cert_chain(certificate, key)
         return cls(server, tls)
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: str | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-    ) -> str:
+    def request(self, method: str, path: str, body: str | None = None, **headers: str) -> str:
         """Return the body of the answer; raises ApiError on a status of 400 or more, OSError without an answer."""
-        return self.ask(method, path, body, content_type, accept).text
+        return self.ask(method, path, body, **headers).text
 
     def ask(
         self,
@@ -126,13 +119,13 @@ class Api:
 
     def json_patch(self, path: str, operations: list[dict[str, Any]]) -> None:
         """Change an object by JSON patch."""
-        self.request("PATCH", path, json.dumps(operations), "application/json-patch+json")
+        self.request("PATCH", path, json.dumps(operations), content_type="application/json-patch+json")
 
     def create(self, kind: str, document: str | dict[str, Any], namespace: str = "") -> None:
         """Create an object of a kind in :data:`PATHS` from YAML text or a mapping; one that exists is left alone."""
         text = document if isinstance(document, str) else json.dumps(document)
         try:
-            self.request("POST", PATHS[kind].format(namespace), text, "application/yaml")
+            self.request("POST", PATHS[kind].format(namespace), text, content_type="application/yaml")
         except ApiError as error:
             if error.status != 409:
                 raise
