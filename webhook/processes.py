@@ -17,8 +17,8 @@ from webhook.assembly import job_kinds, reconciler, unsynced, webhook
 from webhook.clock import ApiServersClock, SystemClock, telling
 from webhook.config import Config
 from webhook.controllers.ledger.errors import SetBack
+from webhook.controllers.reporting.registration_faults import certificates_in
 from webhook.controllers.reporting.registration_watch import RegistrationWatch
-from webhook.controllers.reporting.registrations import certificates_in
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub
 from webhook.kube.server_version import log_server_version

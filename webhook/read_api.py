@@ -17,7 +17,7 @@ from webhook.clock import Clock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.cluster.view import View
 from webhook.config import Start
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.kube.api import Api

@@ -76,7 +76,7 @@ def test_no_other_number_is_told_than_one_of_the_code() -> None:
 YAML_OF_OPERATORS = {
     "config.py": "the configuration",
     "jobs/compute_class/catalog.py": "the catalog of compute classes",
-    "controllers/reporting/registrations.py": "the shipped registrations",
+    "controllers/reporting/registration_faults.py": "the shipped registrations",
     "dialects/config_map.py": "the ConfigMap `tutti-policy`",
     "fleet/credentials/account.py": "a process's own kubeconfig",
     "fleet/credentials/kubeconfig.py": "the kubeconfigs of a hub's members",

@@ -27,9 +27,9 @@ for package in (certs, webhook):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if module.name != "webhook.__main__":
             importlib.import_module(module.name)
-from webhook.controllers.reporting import registrations
+from webhook.controllers.reporting import registration_faults
 from webhook.laboratory.demo import files
-assert registrations.shipped() and all(files.teams(name) for name in ("quota", "vision-jobs", "speech-jobs"))
+assert registration_faults.shipped() and all(files.teams(name) for name in ("quota", "vision-jobs", "speech-jobs"))
 print(*sorted(f"{name} {getattr(module, '__file__', '') or ''}" for name, module in sys.modules.items()), sep="\\n")
 """
 

@@ -14,7 +14,7 @@ from tests.unit.commands.test_views import Answers
 from tests.unit.visibility.world import NOW, World
 from webhook.commands.show.health import look
 from webhook.controllers.ledger.quarantine import SINCE
-from webhook.controllers.reporting.registrations import shipped
+from webhook.controllers.reporting.registration_faults import shipped
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import encode
 from webhook.core.model.policy import LocalQueue, StopPolicy

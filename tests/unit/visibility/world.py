@@ -12,7 +12,7 @@ from webhook.cluster.view import View
 from webhook.config import Start
 from webhook.core.ledger.record import Reservation, reserve
 from webhook.core.model.policy import LocalQueue, Policy
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading.record import JobRecord

@@ -14,7 +14,7 @@ from webhook.commands.installed import stored_config
 from webhook.commands.show.ledger import leader_line, read_ledger
 from webhook.commands.show.reading import visible_queues
 from webhook.controllers.ledger.quarantine import PLACES, kept_since
-from webhook.controllers.reporting import registrations
+from webhook.controllers.reporting import registration_faults
 from webhook.controllers.reporting.announce import REBUILD_WAITS
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.text import LedgerCorrupt
@@ -168,9 +168,11 @@ async def _answer(api: Api) -> Sequence[Finding]:
 async def _registrations(api: Api) -> Sequence[Finding]:
     """Return what registrations lack that are there: without one nothing is gated, which is found beside."""
     config = await stored_config(api)
-    found = await registrations.look(api, registrations.own_groups(with_custom(config.kinds)), config.exempt_namespaces)
+    found = await registration_faults.look(
+        api, registration_faults.own_groups(with_custom(config.kinds)), config.exempt_namespaces
+    )
     if lacking := [fault for fault in found if not fault.startswith("there is no ")]:
-        return [Finding("registration", False, registrations.told(lacking))]
+        return [Finding("registration", False, registration_faults.told(lacking))]
     return []
 
 

@@ -23,7 +23,7 @@ from webhook.controllers.writes.batch import Batch
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Reservation
 from webhook.core.pod_group import ensemble
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.eviction import PREEMPTED, SIBLING_STOPPED, START_TIMEOUT
 from webhook.core.scheduler.plan import Plan
 from webhook.jobs.reading.record import JobRecord, Requeue

@@ -10,7 +10,7 @@ from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Changes
 from webhook.core.model.pods import PodRecord
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.jobs.reading.record import JobRecord
 
 TAKEN_MAX: Final = 400

@@ -19,7 +19,7 @@ from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger import bounds
 from webhook.core.ledger.record import Changes, Ledger, Reservation
 from webhook.core.model.gang import Gang
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Reason
 from webhook.jobs.reading.record import JobRecord
 

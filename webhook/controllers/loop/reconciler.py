@@ -38,7 +38,7 @@ from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger.record import Changes
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan

@@ -16,7 +16,7 @@ import structlog
 
 from webhook import metrics
 from webhook.controllers.reporting.events import THE_LEDGER, EventRecorder
-from webhook.controllers.reporting.registrations import (
+from webhook.controllers.reporting.registration_faults import (
     NAME,
     announced,
     distrustful,

@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 
 from webhook.clock import SystemClock
-from webhook.controllers.reporting import registrations
+from webhook.controllers.reporting import registration_faults
 from webhook.core.notation import quantity
 from webhook.core.notation.names import SYSTEM_NAMESPACE
 from webhook.errors import NotFound, TuttiError
@@ -176,7 +176,7 @@ async def _start_tutti(processes: Processes, directory: Path, kubeconfigs: dict[
 async def register(api: Api, authority: bytes) -> None:
     """Create the registrations that ship, with the authority that issued the webhook's certificate."""
     bundle = base64.b64encode(authority).decode()
-    for configuration in copy.deepcopy(registrations.shipped()):
+    for configuration in copy.deepcopy(registration_faults.shipped()):
         for hook in configuration["webhooks"]:
             hook["clientConfig"]["caBundle"] = bundle
         await play.create(api, configuration)

@@ -14,7 +14,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Policy, StopPolicy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.notation.problem import Problem
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan

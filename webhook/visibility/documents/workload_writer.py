@@ -17,7 +17,7 @@ from webhook.cluster.waiting import RELEASED
 from webhook.config import Start
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation.counted import does
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.eviction import ATTEMPTS_USED_UP, LIMIT_REACHED
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind

@@ -15,7 +15,7 @@ from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.controllers.loop import dirty_set, engine_feed
 from webhook.core.model.gang import Gang, PodPrice, PodSet
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time

@@ -15,8 +15,8 @@ import pytest
 from webhook import metrics
 from webhook.clock import LoopClock
 from webhook.controllers.reporting.events import EventRecorder
+from webhook.controllers.reporting.registration_faults import certificates_in, path_of, shipped
 from webhook.controllers.reporting.registration_watch import AGAIN_SECONDS, RegistrationWatch
-from webhook.controllers.reporting.registrations import certificates_in, path_of, shipped
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import JSON_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fuzz.costs import counted
-from tests.unit.core.pod_group.test_engine import Shared, job
+from tests.unit.core.pod_group.test_ensemble_engine import Shared, job
 from tests.unit.core.worlds import queue
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.reasons.reasons import Code

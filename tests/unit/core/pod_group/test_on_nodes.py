@@ -1,6 +1,6 @@
 """Jobs that share a PodGroup, on nodes."""
 
-from tests.unit.core.pod_group.test_engine import Shared, job
+from tests.unit.core.pod_group.test_ensemble_engine import Shared, job
 from tests.unit.core.worlds import queue
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import NodeRecord

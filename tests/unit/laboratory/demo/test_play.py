@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from webhook.controllers.reporting import registrations
+from webhook.controllers.reporting import registration_faults
 from webhook.laboratory.demo import files, play, stages
 from webhook.laboratory.demo.watching import Watcher
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -18,7 +18,7 @@ def test_each_team_has_its_own_half_of_the_gpus() -> None:
 
 
 def test_every_object_that_the_demo_applies_has_a_path() -> None:
-    documents = [*files.teams("quota"), *registrations.shipped()]
+    documents = [*files.teams("quota"), *registration_faults.shipped()]
     documents += [document for _, scene in play.SCENES for document in files.teams(scene)]
     assert all(play.collection(document).startswith("/api") for document in documents)
 
@@ -33,7 +33,7 @@ async def test_without_a_folder_to_write_in_the_demo_says_what_it_needs(monkeypa
 async def test_the_demo_registers_what_ships_so_that_its_reconciler_finds_no_fault() -> None:
     async with SimulatedCluster(Random(1)) as cluster:
         await stages.register(cluster.api(), b"an authority")
-        assert await registrations.look(cluster.api()) == []
+        assert await registration_faults.look(cluster.api()) == []
 
 
 @pytest.mark.virtual_time

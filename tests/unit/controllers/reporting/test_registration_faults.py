@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.commands.test_uninstall import SWEEP
-from webhook.controllers.reporting.registrations import faults, own_groups, shipped
+from webhook.controllers.reporting.registration_faults import faults, own_groups, shipped
 from webhook.jobs.kinds.registry import KINDS, of_hub, with_custom
 
 Hook = dict[str, Any]

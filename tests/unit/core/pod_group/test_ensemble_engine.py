@@ -14,7 +14,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Preemption, PreemptionPolicy, Queue, StopPolicy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.notation.names import MAX_JOBS
-from webhook.core.pod_group.engine import EnsembleEngine
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.quota.fence import Fence
 from webhook.core.reasons.barriers import reason_of
 from webhook.core.reasons.reasons import Code

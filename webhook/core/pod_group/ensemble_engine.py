@@ -1,7 +1,7 @@
 """The engine as the rest of Tutti uses it: told about jobs, asked about jobs, and deciding about ensembles as one gang.
 
 Jobs that share a PodGroup wait as one gang once they bring as many pods as it needs, are admitted by one decision and
-are victims together; before that they wait with a reason, and the engine does not know them. ``ensemble_group`` says
+are victims together; before that they wait with a reason, and the engine does not know them. ``group`` says
 which of them are a gang. Everything else passes straight through to the ``Engine`` that it drives.
 
 What changed in a group is settled with the engine before the next decision or question, once for all of it.
