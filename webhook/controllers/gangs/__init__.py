@@ -2,5 +2,5 @@
 
 ``assess`` names the next step, ``gated_pods`` the same for gangs of plain pods; ``stops`` stops them, ``siblings`` says
 who stops with them and ``requeues`` what they take along; ``pods_ready`` watches that they become whole and stay so,
-``pod_proof`` that nothing of them is left. ``hubs`` stops copies whose hub is silent.
+``pod_proof`` that nothing of them is left. ``silent_hubs`` stops copies whose hub is silent.
 """

@@ -1,6 +1,6 @@
 """Why a gang waits or an object is refused: one typed reason, whose text is made here or from its parts.
 
-The same object stands behind the event, the read API's conditions, ``tutti explain`` and the metric label.
+The event, the read API's conditions, ``tutti explain`` and the metric label are all made of it.
 """
 
 from dataclasses import dataclass, field
