@@ -184,6 +184,24 @@ def test_a_job_that_is_deleted_in_the_hub_leaves_its_member_though_no_webhook_an
         wait_until(lambda kubectl=kubectl: not queues.entries(kubectl), 60, what="its room is free")
 
 
+def test_a_member_whose_webhook_is_down_says_so_itself_and_its_gangs_go_to_the_other(world: FleetClusters) -> None:
+    first, other = MEMBERS
+    (webhook,) = world.installations[first].webhooks
+    webhook.component.kill()
+    try:
+        submit(world, "detour", 2)
+        wait_until(lambda: pods_of(world, "detour") == {other: 2}, 60, what="it runs where it can")
+        why = json.loads(world.hub.get("job", "detour")["metadata"]["annotations"][names.DISPATCH])["why"]
+    finally:
+        webhook.component.start()
+        world.installations[first].wait_ready()
+    assert f"{first} says 500 InternalError: " in why
+    assert "failed calling webhook" in why
+    assert "does not answer" not in why
+    wait_until(lambda: condition(world.hub.get("job", "detour"), "Complete") == "True", 90, what="it ends")
+    world.hub.delete("job", "detour")
+
+
 def test_a_job_whose_copy_is_deleted_in_its_member_runs_again_and_ends_in_the_hub(world: FleetClusters) -> None:
     submit(world, "again", 2, runtime="5s")
     (member,) = wait_until(lambda: pods_of(world, "again"), 90, what="it runs")

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.notation import names
-from webhook.errors import ApiError, Forbidden, Invalid
+from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.looks import EACH_SECONDS, LOOKS_AT_ONCE
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS
@@ -126,7 +126,9 @@ async def test_a_hub_that_starts_with_a_broken_record_places_others_and_finds_th
 REFUSALS = [
     Forbidden(403, "Forbidden", 'admission webhook "their.policy" denied the request: no jobs on Thursdays'),
     Invalid(422, "Invalid", "spec.template: field is immutable on Thursdays"),
+    Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
 ]
+REFUSED = pytest.mark.parametrize("answer", REFUSALS, ids=["by a policy", "by a schema", "for want of a webhook"])
 
 
 def refuse(world: Fleet, member: str, answer: ApiError) -> list[str]:
@@ -148,7 +150,7 @@ def unreachable(member: str) -> float | None:
     return REGISTRY.get_sample_value("tutti_fleet_member_unreachable", {"member": member})
 
 
-@pytest.mark.parametrize("answer", REFUSALS, ids=["by a policy", "by a schema"])
+@REFUSED
 async def test_a_member_that_refuses_a_copy_answers_and_the_gang_goes_to_another_at_once(answer: ApiError) -> None:
     async with fleet("a", "b") as world:
         await asyncio.sleep(10)
@@ -163,7 +165,7 @@ async def test_a_member_that_refuses_a_copy_answers_and_the_gang_goes_to_another
         assert len(asked) == 1
 
 
-@pytest.mark.parametrize("answer", REFUSALS, ids=["by a policy", "by a schema"])
+@REFUSED
 async def test_where_every_member_refuses_a_copy_its_words_are_told_and_it_is_tried_now_and_then(
     answer: ApiError,
 ) -> None:
@@ -171,7 +173,9 @@ async def test_where_every_member_refuses_a_copy_its_words_are_told_and_it_is_tr
         await asyncio.sleep(10)
         asked = refuse(world, "a", answer)
         await world.hub.cluster.create(plain_job())
-        await asyncio.sleep(60)
+        for _ in range(60):
+            await asyncio.sleep(1)
+            assert unreachable("a") == 0, "it answers"
         assert len(asked) <= 60 / REFUSED_SECONDS + 2, "now and then"
         assert len(asked) > 1, "it may have been mended"
         assert "on Thursdays" in dispatch_of(await world.hub.get("Job", "train") or {}).waits

@@ -52,6 +52,8 @@ REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
 COPIES_MAX: Final = 50_000
 """Of all kinds in one member, that one sweep looks at; each takes about a kilobyte of memory."""
+FAILED: Final = 500
+"""HTTP status by which an API server itself says that something behind it failed."""
 PROMISED_SECONDS: Final = 60.0
 """A promise counts when it was given for a renewal no older than this."""
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
@@ -403,11 +405,14 @@ class Member:
                     timeout_seconds=ANSWER_SECONDS,
                 ),
                 (Conflict, Forbidden, Invalid, NotFound, TooLarge),
+                is_write=True,
             )
-        except (Conflict, Forbidden, Invalid, NotFound) as error:
-            if isinstance(error, Forbidden) or (isinstance(error, Invalid) and method == "POST"):
+        except (Conflict, Forbidden, Invalid, NotFound, Unavailable) as error:
+            if isinstance(error, Forbidden) or (isinstance(error, Invalid | Unavailable) and method == "POST"):
                 log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
                 raise Refused(str(error)[:REASON_CHARACTERS]) from error
+            if isinstance(error, Unavailable):
+                raise NoAnswer(f"{self.name}: {error}") from error
             # Taken, or the copy moved on or is gone: it is read again before anything else is decided.
             log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
             return None
@@ -423,8 +428,12 @@ class Member:
         refusals: tuple[type[ApiError], ...] = (Conflict, Invalid, NotFound, TooLarge),
         *,
         may_be_slow: bool = False,
+        is_write: bool = False,
     ) -> bytes:
-        """Return the answer of a member that is not resting. Raises NoAnswer, and what is an answer too."""
+        """Return the answer of a member that is not resting. Raises NoAnswer, and what is an answer too.
+
+        Of a write that is Unavailable too where the API server says that it failed: an admission webhook may be down.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._rests_until:
             if hasattr(request, "close"):
@@ -441,6 +450,9 @@ class Member:
             self._note("")
             raise
         except ApiError as error:
+            if is_write and error.status == FAILED:
+                self._note("")
+                raise
             if isinstance(error, Unavailable):
                 self._rest()
             self._note(str(error)[:REASON_CHARACTERS])
