@@ -137,11 +137,11 @@ class Hub:
         self.fleet.apart.pop(name, None)
         left = self.fleet.members.pop(name)
         left.stop()
-        left.left()
+        left.health.leave()
         return left
 
     def _begin(self, member: Member) -> None:
-        member.followed = True
+        member.health.follow()
         if self._tasks is not None:
             self._following[member.name] = self._tasks.create_task(self._follow(member), name=member.name)
 
@@ -314,7 +314,7 @@ class Hub:
         """Sweep a member for ever; sooner again while all offers wait for it, and what it had is on its way out."""
         while True:
             await self._attempt(partial(self._sweep, member))
-            waited_for = member.name in self.fleet.unswept and not member.failure
+            waited_for = member.name in self.fleet.unswept and not member.health.failure
             await asyncio.sleep(SWEEP_AGAIN_SECONDS if waited_for else SWEEP_SECONDS)
 
     async def _sweep(self, member: Member) -> None:

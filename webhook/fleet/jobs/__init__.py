@@ -1,7 +1,7 @@
 """One job of a hub and its copy in a member, from a look to the step that follows.
 
 In reading order: ``copies`` (objects and annotations, pure), ``shared_read`` (one read for all who ask at once),
-``member`` (what is asked of one member and written there), ``choice`` (which member is asked next, pure), ``events``
-(what is told on the job, pure) and ``telling`` (which sends it), ``proving`` (that nothing is left of it
-in a member), ``job`` (one job, from look to step; ``counting`` counts what comes of it).
+``member`` (what is asked of one member and written there; ``health`` knows whether it answers), ``choice`` (which
+member is asked next, pure), ``events`` (what is told on the job, pure) and ``telling`` (which sends it), ``proving``
+(that nothing is left of it in a member), ``job`` (one job, from look to step; ``counting`` counts what comes of it).
 """

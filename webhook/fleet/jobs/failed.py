@@ -57,5 +57,5 @@ class Failed:
         what was asked for this gang, is silent since it was first asked for that: to others it may answer well.
         """
         member = self._fleet.members.get(name)
-        known = inf if member is None or member.failing_since is None else member.failing_since
+        known = inf if member is None or member.health.failing_since is None else member.health.failing_since
         return max(due, min(known, self._unanswered[name]))

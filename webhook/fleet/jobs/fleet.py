@@ -57,7 +57,7 @@ class Fleet:
     def hesitance(self, name: str) -> int:
         """Return how late a member is asked: 0 where it answers, 1 where it is slow, 2 where it did not."""
         member = self.members.get(name)
-        return 2 if member is None or member.failure else int(member.slow)
+        return 2 if member is None or member.health.failure else int(member.health.slow)
 
     def begin_again(self, version: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""

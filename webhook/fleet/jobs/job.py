@@ -211,7 +211,7 @@ class FleetJob:
         # Those that did not answer when they were last asked would keep it from the others.
         if dispatch.member and dispatch.member not in self._fleet.members:
             self._refusals[dispatch.member] = "is not a member of this hub"
-        answer_not = {name for name in candidates if self._fleet.members[name].failure}
+        answer_not = {name for name in candidates if self._fleet.members[name].health.failure}
         turn = sorted(await self._turn(wish, dispatch, found, candidates, answer_not), key=self._fleet.hesitance)
         if dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
             self._refusals[dispatch.member] = why
@@ -222,7 +222,7 @@ class FleetJob:
                 self._refusals |= dict.fromkeys(answer_not - {name, dispatch.member}, why_not(wish, None))
                 return Target(name, look.sight.cluster, look.object is None)
             self._refusals[name] = why
-            if (member := self._fleet.members.get(name)) is not None and not member.failure:
+            if (member := self._fleet.members.get(name)) is not None and not member.health.failure:
                 self.choice.unfit(name)
         return None
 

@@ -15,7 +15,6 @@ from urllib.parse import quote
 import orjson
 import structlog
 
-from webhook import metrics
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.permit import permit_text, revoked_text
@@ -30,6 +29,7 @@ from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
 from webhook.fleet.jobs import answers
 from webhook.fleet.jobs.copies import FoundCopy, JobName, copy_read, found_copy, offer_text
+from webhook.fleet.jobs.health import Health
 from webhook.fleet.jobs.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
@@ -43,11 +43,6 @@ from webhook.wire.times import micro_time_text
 log = structlog.get_logger(__name__)
 
 ANSWER_SECONDS: Final = 5.0
-REST_SECONDS: Final = 2.0
-SLOW_SECONDS: Final = 2.0
-"""An answer that takes longer is slow, unless it is a page of all objects of a kind: a gang waits for several."""
-SLOW_AGAIN_SECONDS: Final = 30.0
-"""For so long a member counts as slow: the next answer may be as slow, whatever came quickly in between."""
 REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
 COPIES_MAX: Final = 50_000
@@ -112,16 +107,9 @@ class Member:
         self.name = name
         self._api = api
         self._hides_neighbours = hides_neighbours
-        self._rests_until = 0.0
-        self._slow_until = 0.0
-        self.followed = False
-        """It is a member of a hub that runs, which shows whether it answers."""
+        self.health = Health(name)
         self.stops_after_seconds = 0
         """Of silence: its promise by its last word; 0 where it gives none."""
-        self.failure: str | None = None
-        """Why it did not answer when it was last asked; empty when it did, None before it was."""
-        self.failing_since: float | None = None
-        """Loop time since when it has not answered once; None while it does."""
         self.knows_permits: bool | None = None
         """What its ledger said of that last; None before it was read."""
         self.cluster = SharedRead(self._cluster)
@@ -132,19 +120,9 @@ class Member:
 
     def reach(self, api: Api) -> Api:
         """Ask by another connection from now on; return the one before, on which requests may be under way."""
-        before, self._api, self._rests_until, self._slow_until = self._api, api, 0.0, 0.0
+        before, self._api = self._api, api
+        self.health.reached()
         return before
-
-    @property
-    def slow(self) -> bool:
-        """It answers, and so slowly that gangs which another member can have should not wait for it."""
-        return asyncio.get_running_loop().time() < self._slow_until
-
-    def left(self) -> None:
-        """Stop showing whether it answers: it is no longer a member."""
-        self.followed = False
-        with contextlib.suppress(KeyError):
-            metrics.MEMBER_UNREACHABLE.remove(self.name)
 
     def stop(self) -> None:
         """Ask nothing more: its hub ends, or no longer follows it."""
@@ -434,44 +412,34 @@ class Member:
 
         Of a write that is Unavailable too where the API server says that it failed: an admission webhook may be down.
         """
-        now = asyncio.get_running_loop().time()
-        if now < self._rests_until:
+        if self.health.rests:
             if hasattr(request, "close"):
                 request.close()
-            raise NoAnswer(f"{self.name} did not answer a moment ago: {self.failure}")
+            raise NoAnswer(f"{self.name} did not answer a moment ago: {self.health.failure}")
+        began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(ANSWER_SECONDS + 1):
                 answer = await request
         except TimeoutError as error:
-            self._rest()
-            self._note(f"no answer in {ANSWER_SECONDS:.0f} s")
+            self.health.rest()
+            self.health.note(f"no answer in {ANSWER_SECONDS:.0f} s")
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
         except refusals:
-            self._note("")
+            self.health.note("")
             raise
         except ApiError as error:
             if is_write and error.status == FAILED:
-                self._note("")
+                self.health.note("")
                 raise
             if isinstance(error, Unavailable):
-                self._rest()
-            self._note(str(error)[:REASON_CHARACTERS])
+                self.health.rest()
+            self.health.note(str(error)[:REASON_CHARACTERS])
             raise NoAnswer(f"{self.name}: {error}") from error
         finally:
-            ended = asyncio.get_running_loop().time()
-            if ended - now > SLOW_SECONDS and not may_be_slow:
-                self._slow_until = ended + SLOW_AGAIN_SECONDS
-        self._note("")
+            if not may_be_slow:
+                self.health.took(asyncio.get_running_loop().time() - began)
+        self.health.note("")
         return answer
-
-    def _note(self, failure: str) -> None:
-        now = asyncio.get_running_loop().time()
-        self.failure, self.failing_since = failure, (self.failing_since or now) if failure else None
-        if self.followed:
-            metrics.MEMBER_UNREACHABLE.labels(self.name).set(bool(failure))
-
-    def _rest(self) -> None:
-        self._rests_until = asyncio.get_running_loop().time() + REST_SECONDS
 
 
 def _data(config_map: Mapping[str, Any]) -> dict[str, str]:

@@ -64,10 +64,10 @@ class Telling:
         if member is None:
             why = "is not a member of this hub"
         else:
-            seconds = 0.0 if member.failing_since is None else asyncio.get_running_loop().time() - member.failing_since
-            if seconds < SILENT_SECONDS:
+            since = member.health.failing_since
+            if since is None or asyncio.get_running_loop().time() - since < SILENT_SECONDS:
                 return
-            why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.failure}"
+            why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.health.failure}"
         await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
 
     def due(self, reason: str) -> bool:

@@ -1,0 +1,68 @@
+"""Whether one member answers, how quickly, and with what a hub can use: what is shown of it, and who is asked first."""
+
+import asyncio
+import contextlib
+from typing import Final
+
+from webhook import metrics
+
+REST_SECONDS: Final = 2.0
+SLOW_SECONDS: Final = 2.0
+"""An answer that takes longer is slow, unless it is a page of all objects of a kind: a gang waits for several."""
+SLOW_AGAIN_SECONDS: Final = 30.0
+"""For so long a member counts as slow: the next answer may be as slow, whatever came quickly in between."""
+
+
+class Health:
+    """Of one member, by the name that the hub knows it by."""
+
+    def __init__(self, member: str) -> None:
+        self._member = member
+        self._rests_until = 0.0
+        self._slow_until = 0.0
+        self._followed = False
+        """It is a member of a hub that runs, which shows whether it answers."""
+        self.failure: str | None = None
+        """Why it did not answer when it was last asked; empty when it did, None before it was."""
+        self.failing_since: float | None = None
+        """Loop time since when it has not answered once; None while it does."""
+
+    def follow(self) -> None:
+        """Show from now on whether it answers."""
+        self._followed = True
+
+    def leave(self) -> None:
+        """Stop showing whether it answers: it is no longer a member."""
+        self._followed = False
+        with contextlib.suppress(KeyError):
+            metrics.MEMBER_UNREACHABLE.remove(self._member)
+
+    def reached(self) -> None:
+        """Ask again at once, for it is asked by another connection from now on."""
+        self._rests_until = self._slow_until = 0.0
+
+    def rest(self) -> None:
+        """Leave it alone for a moment."""
+        self._rests_until = asyncio.get_running_loop().time() + REST_SECONDS
+
+    @property
+    def rests(self) -> bool:
+        """It did not answer a moment ago."""
+        return asyncio.get_running_loop().time() < self._rests_until
+
+    def took(self, seconds: float) -> None:
+        """Take in how long a gang may have to wait for one answer."""
+        if seconds > SLOW_SECONDS:
+            self._slow_until = asyncio.get_running_loop().time() + SLOW_AGAIN_SECONDS
+
+    @property
+    def slow(self) -> bool:
+        """It answers, and so slowly that gangs which another member can have should not wait for it."""
+        return asyncio.get_running_loop().time() < self._slow_until
+
+    def note(self, failure: str) -> None:
+        """Take in why it did not answer, or that it did, where that is empty."""
+        now = asyncio.get_running_loop().time()
+        self.failure, self.failing_since = failure, (self.failing_since or now) if failure else None
+        if self._followed:
+            metrics.MEMBER_UNREACHABLE.labels(self._member).set(bool(failure))
