@@ -89,7 +89,9 @@ GRANTS = Counter(
     ["member", "outcome"],
 )
 MEMBER_UNREACHABLE = Gauge(
-    "tutti_fleet_member_unreachable", "1 while a member of a fleet does not answer its hub.", ["member"]
+    "tutti_fleet_member_unreachable",
+    "1 while a member of a fleet does not answer its hub, or with more or other than a hub can use.",
+    ["member"],
 )
 UNREADABLE_DISPATCHES = Gauge(
     "tutti_fleet_unreadable_dispatches",

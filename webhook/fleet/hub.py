@@ -313,9 +313,13 @@ class Hub:
     async def _keep_swept(self, member: Member) -> None:
         """Sweep a member for ever; sooner again while all offers wait for it, and what it had is on its way out."""
         while True:
-            await self._attempt(partial(self._sweep, member))
+            await self._attempt(partial(self._sweep_shown, member))
             waited_for = member.name in self.fleet.unswept and not member.health.failure
             await asyncio.sleep(SWEEP_AGAIN_SECONDS if waited_for else SWEEP_SECONDS)
+
+    async def _sweep_shown(self, member: Member) -> None:
+        with member.rested_on("sweep"):
+            await self._sweep(member)
 
     async def _sweep(self, member: Member) -> None:
         """Settle every copy of this hub in a member that no record speaks of."""
@@ -341,7 +345,7 @@ class Hub:
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if wanted and strays.swept(verdicts) and wanted == self._sweep_wanted(member):
             await self._note_swept(member)
-        if not member.knows_permits:
+        if not member.knows_permits or member.health.trouble:
             await member.check()
 
     async def _left(self, member: Member, jobs: Iterable[JobName]) -> set[JobName]:

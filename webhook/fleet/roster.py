@@ -249,8 +249,8 @@ class Roster:
         member = self._hub.fleet.members.get(name)
         if name in self._conditions or member is None:
             return self._conditions.get(name)
-        if member.health.failure:
-            return multikueue.not_connected(member.health.failure)
+        if member.health.trouble:
+            return multikueue.not_connected(member.health.trouble)
         if member.knows_permits is False:
             return multikueue.not_connected(_NO_TUTTI)
         return multikueue.CONNECTED if member.knows_permits else None

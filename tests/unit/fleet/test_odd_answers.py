@@ -181,6 +181,53 @@ async def test_where_every_member_refuses_a_copy_its_words_are_told_and_it_is_tr
         assert "on Thursdays" in dispatch_of(await world.hub.get("Job", "train") or {}).waits
 
 
+async def says(member: str, value: int, seconds: int) -> None:
+    """Look again and again whether it is shown so of a member, as who scrapes metrics does."""
+    for _ in range(4 * seconds):
+        assert unreachable(member) == value
+        await asyncio.sleep(0.25)
+
+
+async def test_a_member_with_more_copies_than_one_can_have_is_shown_until_it_has_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with fleet("a") as world:
+        await world.hub.cluster.create(plain_job("first", pods=1, runtime="6000s"))
+        await world.hub.cluster.create(plain_job("second", pods=1, runtime="6000s"))
+        await world.until(lambda: runs(world))
+        await says("a", 0, 10)
+        with monkeypatch.context() as few:
+            few.setattr("webhook.fleet.jobs.member.COPIES_MAX", 1)
+            await asyncio.sleep(10)
+            await says("a", 1, 20)
+            assert "more than 1 copies" in world.running_hub.fleet.members["a"].health.trouble
+        await asyncio.sleep(10)
+        await says("a", 0, 10)
+
+
+async def test_a_member_whose_ledger_cannot_be_used_is_shown_until_it_can_though_no_gang_waits_for_it() -> None:
+    async with fleet("a", "b") as world:
+        await asyncio.sleep(10)
+        honest = world.links["a"].request
+        lie(world, "a", lambda path: path.endswith("/configmaps"), b'{"items":5}')
+        await world.hub.cluster.create(plain_job(runtime="600s"))
+        await world.until(lambda: world.places("Job", "train"))
+        await says("a", 1, 20)
+        world.links["a"].request = honest  # type: ignore[method-assign]
+        await asyncio.sleep(10)
+        await says("a", 0, 10)
+
+
+async def test_a_member_in_which_one_object_cannot_be_used_is_one() -> None:
+    """Whoever may make a job there could have every gang's member called silent."""
+    async with fleet("a", "b") as world:
+        await asyncio.sleep(10)
+        lie(world, "a", lambda path: path.endswith("/train"), b"<html>")
+        await world.hub.cluster.create(plain_job(runtime="600s"))
+        await world.until(lambda: world.places("Job", "train"))
+        await says("a", 0, 20)
+
+
 async def test_a_copy_that_is_changed_all_the_time_is_looked_at_now_and_then() -> None:
     async with fleet("a") as world:
         await world.hub.cluster.create(plain_job(runtime="600s"))

@@ -227,6 +227,20 @@ async def test_a_cluster_that_is_added_to_a_running_hub_stops_nobody_before_it_c
         await it.whole.until(lambda: left(it, "silent"), 20)
 
 
+async def test_a_cluster_that_has_more_copies_than_a_hub_looks_at_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, "a", first=kubeconfig("a")) as it:
+        await it.says("clusterqueues", "cluster-queue", "True", "Ready")
+        await it.whole.hub.cluster.create(plain_job(runtime="600s"))
+        await it.whole.until(lambda: running_in(it.whole, "a"), 60)
+        with monkeypatch.context() as none:
+            none.setattr("webhook.fleet.jobs.member.COPIES_MAX", 0)
+            await it.says("multikueueclusters", WORKER, "False", "ClientConnectionFailed")
+            assert "it has more than 0 copies of this hub" in (await it.condition("multikueueclusters", WORKER))[2]
+        await it.says("multikueueclusters", WORKER, "True")
+
+
 async def test_whether_it_answers_is_shown_of_members_alone(tmp_path: Path) -> None:
     """Not of one that has gone, nor of a name that has not become one: nobody would ever take that back."""
 

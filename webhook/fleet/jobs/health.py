@@ -26,6 +26,13 @@ class Health:
         """Why it did not answer when it was last asked; empty when it did, None before it was."""
         self.failing_since: float | None = None
         """Loop time since when it has not answered once; None while it does."""
+        self._unusable: dict[str, str] = {}
+        """Why answers cannot be used that all its gangs rest on, by what was asked for last."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it is of no use: it does not answer, or not with what a hub can use."""
+        return self.failure or next(iter(self._unusable.values()), "")
 
     def follow(self) -> None:
         """Show from now on whether it answers."""
@@ -64,5 +71,16 @@ class Health:
         """Take in why it did not answer, or that it did, where that is empty."""
         now = asyncio.get_running_loop().time()
         self.failure, self.failing_since = failure, (self.failing_since or now) if failure else None
+        self._show()
+
+    def read(self, what: str, unusable: str = "") -> None:
+        """Take in that it was asked for something that all its gangs rest on, and why the answer cannot be used."""
+        if not unusable:
+            self._unusable.pop(what, None)
+        elif not self.failure:
+            self._unusable[what] = unusable
+        self._show()
+
+    def _show(self) -> None:
         if self._followed:
-            metrics.MEMBER_UNREACHABLE.labels(self._member).set(bool(failure))
+            metrics.MEMBER_UNREACHABLE.labels(self._member).set(bool(self.trouble))

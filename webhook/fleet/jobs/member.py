@@ -7,7 +7,7 @@ member that does not answer gives no sight, and is not asked again for a moment:
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -114,7 +114,7 @@ class Member:
         """What its ledger said of that last; None before it was read."""
         self.cluster = SharedRead(self._cluster)
         """Returns the uid of its kube-system. Raises NoAnswer."""
-        self._ledger = SharedRead(self._ledger_read)
+        self._ledger = SharedRead(self._ledger_shown)
         self._book = LedgerBook()
         """Decodes only what is not as it was read last."""
 
@@ -145,6 +145,16 @@ class Member:
         return self._api.watch(path, query=query, idle_seconds=idle_seconds)
 
     # -- reading ------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def rested_on(self, what: str) -> Iterator[None]:
+        """Read what all gangs of this member rest on, and show it where no answer to that can be used."""
+        try:
+            yield
+        except NoAnswer as error:
+            self.health.read(what, str(error)[:REASON_CHARACTERS])
+            raise
+        self.health.read(what)
 
     async def _cluster(self) -> str:
         namespace = await self._get(_KUBE_SYSTEM)
@@ -305,6 +315,10 @@ class Member:
         self.stops_after_seconds = heard.stops_after_seconds if heard is not None and fresh else 0
 
     # -- parts --------------------------------------------------------------------------------------------------------
+
+    async def _ledger_shown(self) -> _Ledger | None:
+        with self.rested_on("ledger"):
+            return await self._ledger_read()
 
     async def _ledger_read(self) -> _Ledger | None:
         """Return what its ledger says; None where it cannot be read, which proves nothing.
