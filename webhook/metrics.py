@@ -102,6 +102,12 @@ CREDENTIALS_EXPIRE = Gauge(
     "Unix time until which the hub's token or certificate for a member of a fleet is valid.",
     ["member"],
 )
+CREDENTIALS_RENEW = Gauge(
+    "tutti_fleet_credentials_renew_timestamp_seconds",
+    "Unix time from which the hub's token or certificate for a member of a fleet should be renewed: a week before its "
+    "end, or when two thirds of its lifetime are over, whichever is later.",
+    ["member"],
+)
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
 
 

@@ -104,8 +104,7 @@ class Roster:
         for name in self._hub.fleet.members.keys() - self._listed.keys() - clusters.keys():
             log.info("fleet.left", member=name)
             self.known.pop(name, None)
-            with contextlib.suppress(KeyError):
-                metrics.CREDENTIALS_EXPIRE.remove(name)
+            _show(name, None)
             self._close_later(self._hub.leave(name))
         named = clusters.keys() | self._listed.keys() | self._unread
         if not self._started:
@@ -215,10 +214,8 @@ class Roster:
         now, clusters = self._hub.fleet.clock.now(), self._hub.set_up.set_up().clusters
         for name, account in self.known.items():
             good = expiry.validity(account)
-            if good is None:
-                continue
-            metrics.CREDENTIALS_EXPIRE.labels(name).set(good.until)
-            if not good.soon_over(now) or self._warned.get(name) == (good.until, now // 3600):
+            _show(name, good)
+            if good is None or now < good.renew_from or self._warned.get(name) == (good.until, now // 3600):
                 continue
             self._warned[name] = good.until, now // 3600
             log.warning("fleet.credentials_expire", member=name, until=time_text(int(good.until)))
@@ -272,6 +269,17 @@ class Roster:
         except ApiError as error:
             # It is compared again in two seconds.
             log.info("fleet.condition_not_written", path=path, error=str(error))
+
+
+def _show(member: str, good: expiry.Validity | None) -> None:
+    """Show until when a member's credentials are good; of those that do not say, and of no member, nothing."""
+    if good is not None:
+        metrics.CREDENTIALS_EXPIRE.labels(member).set(good.until)
+        metrics.CREDENTIALS_RENEW.labels(member).set(good.renew_from)
+        return
+    for gauge in (metrics.CREDENTIALS_EXPIRE, metrics.CREDENTIALS_RENEW):
+        with contextlib.suppress(KeyError):
+            gauge.remove(member)
 
 
 def read(directory: Path) -> tuple[dict[str, Account], dict[str, WrongInput]]:

@@ -283,8 +283,16 @@ async def test_credentials_that_end_soon_are_told_of_on_their_secret_and_as_a_me
             told = [each for each in orjson.loads(events)["items"] if each["reason"] == "CredentialsExpire"]
             assert [(each["involvedObject"]["name"], each["type"]) for each in told] == [(name, "Warning")]
             assert f"member {member} " in told[0]["message"]
-            gauge = "tutti_fleet_credentials_expire_timestamp_seconds"
-            assert REGISTRY.get_sample_value(gauge, {"member": member}) == until
+            assert shown_of_credentials(member) == (until, until - until / 3)
+        (tmp_path / "b").write_text(kubeconfig("b-which-says-nothing"))
+        await asyncio.sleep(5)
+        assert shown_of_credentials("b") == (None, None)
+
+
+def shown_of_credentials(member: str) -> tuple[float | None, ...]:
+    """Until when a member's credentials are good, and from when they should be renewed."""
+    gauges = (f"tutti_fleet_credentials_{what}_timestamp_seconds" for what in ("expire", "renew"))
+    return tuple(REGISTRY.get_sample_value(gauge, {"member": member}) for gauge in gauges)
 
 
 @pytest.mark.parametrize("bad", [kubeconfig("a", exec={"command": "id"}).encode(), b"\xff"])

@@ -113,6 +113,14 @@ def test_what_is_scraped_is_the_port_that_serves_metrics() -> None:
     assert ports[monitor["spec"]["endpoints"][0]["port"]] == "health"
 
 
+def test_the_alert_of_a_hubs_credentials_begins_when_the_hub_itself_warns_of_them() -> None:
+    """A time of its own was six hours, of a token for thirty days: a night."""
+    (rule,) = [rule for rule in rules() if rule["alert"] == "TuttiMemberCredentialsEndSoon"]
+    expr = str(rule["expr"])
+    assert "tutti_fleet_credentials_renew_timestamp_seconds" in {selector.name for selector in selectors_of(expr)}
+    assert re.search(r"\d", expr) is None
+
+
 def test_the_alert_of_a_ledger_that_is_nearly_full_knows_how_much_it_takes() -> None:
     (rule,) = [rule for rule in rules() if rule["alert"] == "TuttiLedgerNearlyFull"]
     assert str(rule["expr"]).endswith(f"0.8 * {pages.PAGES_MAX * pages.PAGE_BYTES}")

@@ -23,9 +23,10 @@ class Validity:
     since: float
     until: float
 
-    def soon_over(self, now: float) -> bool:
-        """Return whether it is time for new ones."""
-        return now >= self.until - min(EARLY_SECONDS, (self.until - self.since) / 3)
+    @property
+    def renew_from(self) -> float:
+        """When it is time for new ones."""
+        return self.until - min(EARLY_SECONDS, (self.until - self.since) / 3)
 
 
 def validity(account: Account) -> Validity | None:
