@@ -8,6 +8,7 @@ import structlog
 from webhook.clock import Clock
 from webhook.fleet.jobs.copies import JobName
 from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.jobs.spread import Spread
 from webhook.fleet.rules.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.rules.propagation import Propagation
 from webhook.kube.api import Api
@@ -47,6 +48,9 @@ class Fleet:
     """By member the hub's jobs that have a copy there and a record that cannot be read, or of which pods or room are
     left there and no copy: they are offered to nobody before a sweep has found their record mended and nothing left.
     They keep no other gang waiting."""
+
+    spread: Spread = field(default_factory=Spread)
+    """Of what gangs are told that do not go on."""
 
     def member(self, name: str) -> Member:
         """Return a member. Raises NoAnswer where it was taken away meanwhile."""

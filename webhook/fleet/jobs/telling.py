@@ -10,12 +10,14 @@ import orjson
 
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Sight
-from webhook.errors import ApiError
+from webhook.errors import ApiError, Conflict
 from webhook.fleet.jobs.events import CHANGED, SILENT, bound, changed, silent
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.jobs.kinds.kind import JobKind
 
 AGAIN_SECONDS: Final = 60.0
+HOUR_SECONDS: Final = 3600.0
+"""After which it is told again, for events are not kept much longer; of each hour there is one event."""
 SILENT_SECONDS: Final = 30.0
 """Of a member, before its gangs are told: a restart of its API server is no news."""
 
@@ -30,8 +32,8 @@ class Telling:
         self._fleet = fleet
         self._kind = kind
         self._path = f"/api/v1/namespaces/{namespace}/events"
-        self._told_hours: dict[str, float] = {}
-        """In which it was told last what keeps it from going on, by the reason of the event."""
+        self._told: dict[str, float] = {}
+        """When it was told last what keeps it from going on, by the reason of the event."""
         self._said: tuple[str, float] = "", -inf
         """Why it is in no member yet, as this process wrote it last, and when."""
 
@@ -71,16 +73,18 @@ class Telling:
         await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
 
     def due(self, reason: str) -> bool:
-        """Whether this was not told in this hour."""
-        return self._told_hours.get(reason) != self._fleet.clock.now() // 3600
+        """Whether this was not told for an hour."""
+        return self._fleet.clock.now() - self._told.get(reason, -inf) >= HOUR_SECONDS
 
     async def hourly(self, reason: str, event: Event) -> None:
-        """Say what keeps it from going on, once an hour."""
-        if self.due(reason):
+        """Say what keeps it from going on, once an hour; a little later where many have to be told the same."""
+        if self.due(reason) and self._fleet.spread.takes(asyncio.get_running_loop().time()):
             now = self._fleet.clock.now()
             with contextlib.suppress(ApiError):
-                await self._send(event(now))
-                self._told_hours[reason] = now // 3600
+                # Another process may have told it in this hour.
+                with contextlib.suppress(Conflict):
+                    await self._send(event(now))
+                self._told[reason] = now
 
     async def _send(self, event: dict[str, Any]) -> None:
         await self._fleet.api.request("POST", self._path, body=orjson.dumps(event))

@@ -1,0 +1,84 @@
+"""What gangs are told that do not go on: each of them, and not all at once."""
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.fleet.clusters import NAMESPACE, plain_job
+from webhook.clock import LoopClock
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
+from webhook.errors import Conflict
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.member import Member
+from webhook.fleet.jobs.spread import AT_ONCE, EACH_SECONDS
+from webhook.fleet.jobs.telling import Telling
+from webhook.jobs.kinds.registry import KINDS
+from webhook.laboratory.simulated.cluster import SimulatedCluster
+
+pytestmark = pytest.mark.virtual_time
+GANGS = 400
+LOOK_SECONDS = 5
+RUNS = Dispatch(DispatchPhase.GRANTED, Offer(1, 1), "a", "cluster", "copy", "1")
+
+
+class Events:
+    """An API server that is sent events alone, and has one of each name."""
+
+    def __init__(self) -> None:
+        self.stored: set[str] = set()
+        self.sent: list[tuple[float, str]] = []
+        """When, and on which job."""
+
+    async def request(self, method: str, path: str, *, body: bytes = b"", **how: Any) -> bytes:
+        event = orjson.loads(body)
+        self.sent.append((asyncio.get_running_loop().time(), event["involvedObject"]["name"]))
+        if event["metadata"]["name"] in self.stored:
+            raise Conflict(409, "AlreadyExists", event["metadata"]["name"])
+        self.stored.add(event["metadata"]["name"])
+        return b"{}"
+
+
+class Hub:
+    """A process of a hub with many gangs in one member, which does not answer."""
+
+    def __init__(self, events: Events, cluster: SimulatedCluster) -> None:
+        silent = Member("a", cluster.api())
+        silent.health.note("no route to host")
+        self.fleet = Fleet(events, {"a": silent}, LoopClock())  # type: ignore[arg-type]
+        self._jobs = [plain_job(f"job-{number}") for number in range(GANGS)]
+        for number, job in enumerate(self._jobs):
+            job["metadata"]["uid"] = f"uid-{number}"
+        self._told = [Telling(self.fleet, KINDS["Job.batch"], NAMESPACE) for _ in self._jobs]
+
+    async def look(self, seconds: int) -> None:
+        """Look at every gang as a hub does that hears nothing."""
+        for _ in range(seconds // LOOK_SECONDS):
+            for job, telling in zip(self._jobs, self._told, strict=True):
+                await telling.held_up(job, RUNS, None)
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def test_each_gang_of_a_silent_member_is_told_once_an_hour_and_never_all_at_once() -> None:
+    async with SimulatedCluster(Random(1)) as cluster:
+        events = Events()
+        hub = Hub(events, cluster)
+        for hour in (1, 2):
+            await hub.look(3600)
+            told = Counter(name for _, name in events.sent)
+            assert len(told) == GANGS
+            assert set(told.values()) <= {hour, hour - 1} - {0}, "each, and nobody twice in an hour"
+        at_once = Counter(int(when) // LOOK_SECONDS for when, _ in events.sent)
+        assert max(at_once.values()) <= AT_ONCE + LOOK_SECONDS / EACH_SECONDS
+
+
+async def test_what_another_process_has_told_is_not_told_again_and_again() -> None:
+    async with SimulatedCluster(Random(1)) as cluster:
+        events = Events()
+        for hub in (Hub(events, cluster), Hub(events, cluster)):
+            await hub.look(1200)
+        assert len(events.stored) == GANGS
+        assert max(Counter(name for _, name in events.sent).values()) <= 2
