@@ -25,7 +25,16 @@ from webhook.core.fleet.text import UnreadableRecord, decode
 from webhook.errors import WrongInput
 from webhook.fleet import watching
 from webhook.fleet.credentials import kubeconfig
-from webhook.fleet.jobs.copies import copy_made, copy_read, failing, placed_by_hub, shown, stopped, stops_nobody, wanted
+from webhook.fleet.jobs.copies import (
+    copy_made,
+    copy_read,
+    failing,
+    placed_by_hub,
+    shown,
+    stopped,
+    stops_nobody,
+    why_unwanted,
+)
 from webhook.fleet.jobs.member import Member, NoAnswer
 from webhook.fleet.rules import propagation
 from webhook.jobs.kinds.registry import KINDS
@@ -106,7 +115,7 @@ def test_any_object_of_a_member_is_a_copy_or_somebody_elses(
     def read() -> None:
         copy_read(kind, obj)
         placed_by_hub(kind, obj)
-        wanted(kind, obj)
+        why_unwanted(kind, obj)
         stopped(kind, obj)
         stops_nobody(obj)
         for status in (obj.get("status"), obj.get("spec")):

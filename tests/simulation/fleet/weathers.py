@@ -17,7 +17,7 @@ from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
 from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import SWEEP_SECONDS
-from webhook.fleet.jobs.copies import copy_read, wanted
+from webhook.fleet.jobs.copies import copy_read, why_unwanted
 from webhook.fleet.jobs.member import ANSWER_SECONDS
 from webhook.fleet.lost import SILENT, give_up, noted
 from webhook.jobs.kinds.registry import KINDS
@@ -105,7 +105,7 @@ class OneFault(Story):
         name = job["metadata"]["name"]
         taken = {where for where, which, theirs in self.rules.foreign if (which, theirs) == (kind, name)}
         others = self.world.members.keys() - taken - {*self.bare, member}
-        return bool(others) and wanted(KINDS[kind], job) and not ended(job, kind)
+        return bool(others) and not why_unwanted(KINDS[kind], job) and not ended(job, kind)
 
     def _record(self, uid: str) -> Dispatch:
         return self.rules.records().get(uid, NOWHERE)

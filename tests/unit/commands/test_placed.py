@@ -50,7 +50,7 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             job(record("granted", failed=["right"])),
             [("member", "left has it"), ("failed in", "right")],
         ),
-        (job(record("recalled", why="it must not run")), [("member", "it leaves left: it must not run")]),
+        (job(record("recalled", why="it has ended in left")), [("member", "it leaves left: it has ended in left")]),
         (
             job({"phase": "nowhere", "offer": "1.1", "why": "left lost it"}),
             [("member", "none yet: left lost it")],

@@ -111,6 +111,17 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
     return ""
 
 
+def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:
+    """Return, in words, why a gang that is to run is recalled from its member, in which this was seen."""
+    if copy is None or copy.uid != dispatch.copy_uid:
+        return f"its copy in {dispatch.member} was deleted there"
+    if copy.given_up:
+        return f"{dispatch.member} had heard nothing of the hub for too long, and stopped it"
+    if copy.deleting:
+        return f"its copy is being deleted in {dispatch.member}"
+    return f"{dispatch.member} gave its room back before it was permitted"
+
+
 def is_copy(wish: Wish, copy: Copy) -> bool:
     """Return whether an object in a member is a copy of this hub's job, or was of an earlier one of its name."""
     return copy.hub == wish.hub and bool(copy.job)

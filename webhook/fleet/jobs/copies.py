@@ -55,11 +55,14 @@ def placed_by_hub(kind: JobKind, job: Mapping[str, Any]) -> bool:
     return kind.managed_by is not None and paths.find(job, kind.managed_by) == names.HUB_MANAGER
 
 
-def wanted(kind: JobKind, job: Mapping[str, Any]) -> bool:
-    """Return whether a job of the hub is to run: not ended, not being deleted, not suspended by its owner."""
+def why_unwanted(kind: JobKind, job: Mapping[str, Any]) -> str:
+    """Return, in words, why a job of the hub is not to run; nothing where it is."""
+    if paths.find(job, ("metadata", "deletionTimestamp")) is not None:
+        return "it is being deleted in the hub"
+    if status.finished(kind, job) is not None:
+        return "it has ended"
     suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
-    deleting = paths.find(job, ("metadata", "deletionTimestamp")) is not None
-    return not (suspended or deleting) and status.finished(kind, job) is None
+    return "it is suspended in the hub" if suspended else ""
 
 
 def shown(kind: JobKind, job: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,12 +12,12 @@ import structlog
 
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy, Sight
-from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next_step, rests, why_not
+from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next_step, rests, why_not, why_recalled
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice
-from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, wanted
+from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, why_unwanted
 from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.events import UNREADABLE, unreadable
 from webhook.fleet.jobs.failed import Failed
@@ -42,7 +42,6 @@ log = structlog.get_logger(__name__)
 
 LOOKS: Final = 2
 """At one step, where the record is not what was known of it."""
-ENDED: Final = "it has ended in its member, or must not run"
 LOOKED_AT_SECONDS: Final = 5.0
 """So long after an offer its member is looked at again and again."""
 REST_SECONDS: Final = 60.0
@@ -122,7 +121,7 @@ class FleetJob:
         if found is not None and found.sight.copy is not None:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         sight = None if found is None else found.sight
-        wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), wanted(self._kind, job))
+        wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
         await self._telling.held_up(job, dispatch, sight)
         self._propagation = applying(self._fleet.propagations, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
@@ -302,7 +301,7 @@ class FleetJob:
                 case HubStep.OFFER if target is not None:
                     return await self._offer(job, dispatch, copy, target)
                 case HubStep.WITHDRAW:
-                    await self.write(job, dispatch.withdrawn("it must not run"))
+                    await self.write(job, dispatch.withdrawn(why_unwanted(kind, job)))
                     await self._leave(dispatch, copy)
                 case HubStep.CREATE if not self._refusal.rests(dispatch.offer, asyncio.get_running_loop().time()):
                     if await self._create(job, dispatch):
@@ -322,10 +321,12 @@ class FleetJob:
                         return self._watches(dispatch)
                 case HubStep.REPORT:
                     job = await self._report(job, found)
-                    if not wanted(kind, job):
-                        await self._delete(await self.write(job, dispatch.recalled(ENDED)), dispatch, found)
+                    if why_unwanted(kind, job):
+                        ended = dispatch.recalled(f"it has ended in {dispatch.member}")
+                        await self._delete(await self.write(job, ended), dispatch, found)
                 case HubStep.RECALL:
-                    await self._delete(await self.write(job, dispatch.recalled(ENDED)), dispatch, found)
+                    why = why_unwanted(kind, job) or why_recalled(dispatch, copy)
+                    await self._delete(await self.write(job, dispatch.recalled(why)), dispatch, found)
                 case HubStep.FAIL_OVER:
                     failed = dispatch.failed_over(f"it failed in {dispatch.member}")
                     await self._delete(await self.write(job, failed), dispatch, found)

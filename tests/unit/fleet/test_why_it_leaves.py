@@ -1,0 +1,78 @@
+"""The record of a gang that leaves its member says why: of each reason its own words."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.fleet.clusters import Fleet, fleet, pytorch_job, suspend
+from tests.unit.fleet.test_hub import SEED, runs_in
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
+from webhook.core.fleet.sight import Copy
+from webhook.core.fleet.steps import why_recalled
+from webhook.fleet.jobs.copies import dispatch_of
+
+pytestmark = pytest.mark.virtual_time
+RUN_SECONDS = 30
+
+
+async def is_let_run(world: Fleet) -> None:
+    await asyncio.sleep(RUN_SECONDS)
+
+
+async def is_suspended(world: Fleet) -> None:
+    await world.hub.patch(*SEED, suspend(pytorch_job, True))
+
+
+async def is_deleted(world: Fleet) -> None:
+    await world.hub.delete(*SEED)
+
+
+async def loses_its_copy(world: Fleet) -> None:
+    await world.members["a"].delete(*SEED)
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        (is_let_run, "it has ended in a"),
+        (is_suspended, "it is suspended in the hub"),
+        (is_deleted, "it is being deleted in the hub"),
+        (loses_its_copy, "its copy in a was deleted there"),
+    ],
+)
+async def test_a_gang_that_leaves_its_member_says_why(what: Callable[[Fleet], Awaitable[None]], why: str) -> None:
+    async with fleet("a") as world:
+        await world.hub.cluster.create(pytorch_job(runtime=f"{RUN_SECONDS}s"))
+        await runs_in(world, 3)
+        pods = await world.members["a"].pods()
+        for pod in pods:
+            await world.members["a"].keep_pod(pod, ["example.org/slow"])
+        await what(world)
+        await asyncio.sleep(10)
+        record = dispatch_of(await world.hub.get(*SEED) or {})
+        assert (record.phase, record.why) == (DispatchPhase.RECALLED, why)
+        for pod in pods:
+            await world.members["a"].keep_pod(pod, [])
+
+
+GRANTED = Dispatch(DispatchPhase.GRANTED, Offer(1, 1), "a", "cluster", "copy", "1")
+COPY = Copy("copy", "2", "hub", "job", Offer(1, 1), permitted=False)
+
+
+@pytest.mark.parametrize(
+    ("copy", "why"),
+    [
+        (None, "its copy in a was deleted there"),
+        ({"uid": "another"}, "its copy in a was deleted there"),
+        ({"given_up": True}, "a had heard nothing of the hub for too long, and stopped it"),
+        ({"deleting": True}, "its copy is being deleted in a"),
+        ({}, "a gave its room back before it was permitted"),
+    ],
+    ids=str,
+)
+def test_each_state_of_a_copy_by_which_a_gang_is_recalled_has_its_words(copy: dict[str, Any] | None, why: str) -> None:
+    seen = None if copy is None else replace(COPY, **copy)
+    assert why_recalled(GRANTED, seen) == why
