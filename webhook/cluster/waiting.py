@@ -29,6 +29,9 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
         )
     if job.admission_gates:
         return behind_gates(job.admission_gates)
+    if job.dispatching_suspended_by:
+        why = f"{job.dispatching_suspended_by} suspends dispatching"
+        return Reason(Code.SUSPENDED, why, help="it queues once that policy does not")
     missing = job.missing_class
     if missing:
         return Reason(Code.PRIORITY_CLASS_NOT_FOUND, f"{missing.label} does not exist", help=missing.help)

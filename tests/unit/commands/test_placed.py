@@ -50,6 +50,10 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             job(record("granted", failed=["right"])),
             [("member", "left has it"), ("failed in", "right")],
         ),
+        (
+            job({"phase": "nowhere", "offer": "0.0", "suspended": "PropagationPolicy team-vision/p"}, suspend=True),
+            [("member", "none: PropagationPolicy team-vision/p suspends dispatching")],
+        ),
         (job(record("recalled", why="it has ended in left")), [("member", "it leaves left: it has ended in left")]),
         (
             job({"phase": "nowhere", "offer": "1.1", "why": "left lost it"}),

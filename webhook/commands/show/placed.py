@@ -59,6 +59,8 @@ def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
         return _WORDS[dispatch.phase].format(dispatch.member, dispatch.why)
     if status.finished(kind, job) is not None:
         return "none any more: it has ended"
+    if dispatch.suspended_by:
+        return f"none: {dispatch.suspended_by} suspends dispatching"
     if kind.suspend is not None and paths.find(job, kind.suspend) is True:
         return "none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"
     return f"none yet: {dispatch.why or 'the log of tutti hub says which member it waits for'}"

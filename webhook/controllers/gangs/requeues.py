@@ -12,7 +12,15 @@ from math import inf
 from typing import Final
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.reasons.eviction import HELD, HOLDS, LIMIT_REACHED, NO_PERMIT, NOT_ADMITTED, SIBLING_STOPPED
+from webhook.core.reasons.eviction import (
+    DISPATCHING_SUSPENDED,
+    HELD,
+    HOLDS,
+    LIMIT_REACHED,
+    NO_PERMIT,
+    NOT_ADMITTED,
+    SIBLING_STOPPED,
+)
 from webhook.jobs.reading.record import JobRecord, Requeue
 
 PERMIT_SECONDS: Final = 30.0
@@ -47,6 +55,14 @@ def unpermitted(job: JobRecord, reservation: Reservation, now: float) -> Requeue
         return None
     message = f"its hub gave no permit within {PERMIT_SECONDS:.0f} s"
     return Requeue(NO_PERMIT, job.place_seconds, not_before_seconds=now + PERMIT_SECONDS, message=message)
+
+
+def undispatchable(job: JobRecord) -> Requeue | None:
+    """Return what to write on a hub's job that no member is to be offered; None for every other job."""
+    if not job.dispatching_suspended_by or job.dispatched or job.finished is not None:
+        return None
+    message = f"{job.dispatching_suspended_by} suspends dispatching"
+    return Requeue(DISPATCHING_SUSPENDED, job.place_seconds, message=message)
 
 
 def held(job: JobRecord) -> Requeue:

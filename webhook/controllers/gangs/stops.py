@@ -207,11 +207,12 @@ class Stops:
         return {} if self._view.nodes is None else self._view.nodes.short
 
     def if_due(self, job: JobRecord, reservation: Reservation, now: float, batch: Batch) -> None:
-        """Stop a running gang whose run-time is used up, or that has lacked its quorum for too long."""
+        """Stop a gang whose run-time is used up, that has lacked its quorum for too long, or that must not start."""
         if not reservation.evictable:
             self._gangs.of(job.uid).rests_until = inf
             return
         due = requeues.overrun(job, reservation, now) or requeues.unpermitted(job, reservation, now)
+        due = due or requeues.undispatchable(job)
         if due is not None:
             self.one(reservation, due.reason, batch, due)
             return

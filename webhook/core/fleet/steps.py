@@ -88,9 +88,9 @@ def next_step(
 
 
 def rests(wish: Wish, dispatch: Dispatch, sight: Sight | None) -> bool:
-    """Return whether a gang waits for nothing that only a look would show."""
+    """Return whether a gang waits for nothing that only a look would show, such as what a policy says of it by now."""
     if dispatch.phase is DispatchPhase.NOWHERE:
-        return not wish.runs
+        return not (wish.runs or dispatch.suspended_by)
     copy = None if sight is None or dispatch.phase is not DispatchPhase.GRANTED else sight.copy
     return copy is not None and copy.permitted and not (copy.finished or copy.deleting)
 

@@ -26,6 +26,7 @@ def encode(dispatch: Dispatch) -> str:
         "failed": list(dispatch.failed),
         "stops": str(dispatch.stops_after_seconds or ""),
         "waits": dispatch.waits,
+        "suspended": dispatch.suspended_by,
     }
     return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
 
@@ -35,8 +36,8 @@ def decode(written: object) -> Dispatch:
     try:
         fields = json.loads(written)  # type: ignore[arg-type]
         phase, offer = DispatchPhase(fields["phase"]), offer_of(fields["offer"])
-        told = [fields.get(key, "") for key in ("member", "cluster", "copy", "version", "why", "waits")]
-        member, cluster, copy, version, why, waits = (each if isinstance(each, str) else "" for each in told)
+        told = [fields.get(key, "") for key in ("member", "cluster", "copy", "version", "why", "waits", "suspended")]
+        member, cluster, copy, version, why, waits, by = (each if isinstance(each, str) else "" for each in told)
         listed = fields.get("failed", ())
         failed = tuple(each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
         stops = fields.get("stops")
@@ -45,7 +46,7 @@ def decode(written: object) -> Dispatch:
         raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
     if (phase is not DispatchPhase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
         raise UnreadableRecord(f"it says {phase} and not where")
-    return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised, waits)
+    return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised, waits, by)
 
 
 def offer_of(written: object) -> Offer:

@@ -12,7 +12,7 @@ does not answer, or that was found unfit when its turn came. Pure; what it remem
 """
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 OFFER_SECONDS: Final = 15.0
 """A member that has not reserved by then is given up for the next one."""
@@ -22,6 +22,15 @@ TOLD_SECONDS: Final = 1.0
 """After which a member is asked why a copy waits: its Tutti puts that into words once a second."""
 TOLD_MAX: Final = 10
 """Members that a record names with why the gang is not there."""
+
+
+class Target(NamedTuple):
+    """Where to offer a gang."""
+
+    member: str
+    cluster: str
+    empty: bool
+    """It has nothing of the gang's name."""
 
 
 class Choice:

@@ -55,14 +55,17 @@ def placed_by_hub(kind: JobKind, job: Mapping[str, Any]) -> bool:
     return kind.managed_by is not None and paths.find(job, kind.managed_by) == names.HUB_MANAGER
 
 
-def why_unwanted(kind: JobKind, job: Mapping[str, Any]) -> str:
-    """Return, in words, why a job of the hub is not to run; nothing where it is."""
+def why_over(kind: JobKind, job: Mapping[str, Any]) -> str:
+    """Return, in words, why a job of the hub never runs again; nothing where it may."""
     if paths.find(job, ("metadata", "deletionTimestamp")) is not None:
         return "it is being deleted in the hub"
-    if status.finished(kind, job) is not None:
-        return "it has ended"
+    return "it has ended" if status.finished(kind, job) is not None else ""
+
+
+def why_unwanted(kind: JobKind, job: Mapping[str, Any]) -> str:
+    """Return, in words, why a job of the hub is not to run; nothing where it is."""
     suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
-    return "it is suspended in the hub" if suspended else ""
+    return why_over(kind, job) or ("it is suspended in the hub" if suspended else "")
 
 
 def shown(kind: JobKind, job: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:

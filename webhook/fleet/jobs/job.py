@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -16,8 +16,17 @@ from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
-from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice
-from webhook.fleet.jobs.copies import copy_made, dispatch_of, failing, shown, stopped, stops_nobody, why_unwanted
+from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
+from webhook.fleet.jobs.copies import (
+    copy_made,
+    dispatch_of,
+    failing,
+    shown,
+    stopped,
+    stops_nobody,
+    why_over,
+    why_unwanted,
+)
 from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.events import UNREADABLE, unreadable
 from webhook.fleet.jobs.failed import Failed
@@ -56,15 +65,6 @@ WAITS_SECONDS: Final = OFFER_SECONDS + 5.0
 """After which its record says why it still waits where it was offered: one that moves on says it of itself."""
 SEEN_SECONDS: Final = 0.5
 """So long the controller of a copy's kind is waited for to write that it has seen it."""
-
-
-class Target(NamedTuple):
-    """Where to offer a gang."""
-
-    member: str
-    cluster: str
-    empty: bool
-    """It has nothing of the gang's name."""
 
 
 class FleetJob:
@@ -132,7 +132,7 @@ class FleetJob:
         try:
             step = await self._take(step, job, dispatch, found, target)
             self.last_read.end()
-            if step is HubStep.NOTHING and rests(wish, dispatch, sight):
+            if step is HubStep.NOTHING and rests(wish, self._known, sight):
                 self.rests_until = asyncio.get_running_loop().time() + REST_SECONDS
             return step
         except (Conflict, Invalid) as error:
@@ -385,9 +385,11 @@ class FleetJob:
 
     async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Write why a gang is nowhere, or why it still waits in the member that was asked."""
-        if dispatch.phase is DispatchPhase.NOWHERE and self._refusals:
-            if why := self._telling.word(dispatch.why, self._why()):
-                await self.write(job, replace(dispatch, why=why))
+        if dispatch.phase is DispatchPhase.NOWHERE:
+            why = self._telling.word(dispatch.why, self._why()) if self._refusals else ""
+            by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
+            if (noted := replace(dispatch, why=why or dispatch.why, suspended_by=by)) != dispatch:
+                await self.write(job, noted)
         elif dispatch.phase is DispatchPhase.OFFERED and self._offered is not None:
             long = asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS
             if long and (why := self._telling.word(dispatch.waits, self.choice.word(dispatch.member, self._refusals))):

@@ -86,6 +86,11 @@ class Propagation:
     uid: str = ""
     resource_version: int = 0
 
+    @property
+    def suspends(self) -> str:
+        """Its own name where it suspends dispatching; else nothing."""
+        return "" if self.dispatches else str(self)
+
     def why_not(self, member: str) -> str:
         """Return why a gang may not be offered to a member; nothing when it may."""
         if not self.dispatches:

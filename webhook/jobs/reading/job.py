@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.core.fleet import text as placed
-from webhook.core.fleet.dispatch import DispatchPhase
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.permit import permits
 from webhook.core.model.interning import interned
 from webhook.core.notation import names
@@ -47,7 +47,7 @@ def read(
     marks = mapping(own)
     uid = text(metadata.get("uid"))
     given_up = bool(uid) and names.OFFER in marks and marks.get(names.GIVEN_UP) == uid
-    asking = read_gang(kind, obj, context)
+    asking, dispatch = read_gang(kind, obj, context), _dispatch(kind, marks)
     gang, sites, admission = asking.gang, asking.sites, asking.admission
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
     active = status.active(kind, obj)
@@ -92,7 +92,8 @@ def read(
         ),
         missing_class=asking.missing_class,
         admission_gates=text(marks.get(names.ADMISSION_GATES)),
-        dispatch=_dispatch(kind, marks),
+        dispatch=dispatch.phase,
+        dispatching_suspended_by=dispatch.suspended_by,
         awaits_permit=names.OFFER in marks
         and (given_up or not permits(text(marks.get(names.PERMIT)), text(marks.get(names.OFFER)), uid)),
         hub=text(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)) if names.OFFER in marks else "",
@@ -119,14 +120,14 @@ def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite]) -> str:
     return marked or made_for(paths.find_mapping(metadata, ("labels",)))
 
 
-def _dispatch(kind: JobKind, marks: Mapping[str, Any]) -> DispatchPhase:
+def _dispatch(kind: JobKind, marks: Mapping[str, Any]) -> Dispatch:
     if not kind.given_manager or names.DISPATCH not in marks:
-        return DispatchPhase.NOWHERE
+        return NOWHERE
     try:
-        return placed.decode(marks[names.DISPATCH]).phase
+        return placed.decode(marks[names.DISPATCH])
     except placed.UnreadableRecord:
         # The hub leaves it alone until somebody has looked, and so does the quota that it holds.
-        return DispatchPhase.GRANTED
+        return Dispatch(DispatchPhase.GRANTED)
 
 
 def unread(kind: JobKind, obj: Mapping[str, Any], error: Exception) -> JobRecord:

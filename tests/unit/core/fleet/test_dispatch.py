@@ -1,10 +1,11 @@
 """The record of one gang: what may follow what, and numbers that only grow."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from webhook.core.fleet.dispatch import TRANSITIONS, Dispatch, DispatchPhase, Event, Offer
+from webhook.core.fleet.dispatch import NOWHERE, TRANSITIONS, Dispatch, DispatchPhase, Event, Offer
 from webhook.core.fleet.permit import permit_text, permits
 from webhook.core.fleet.text import decode, encode
 
@@ -88,6 +89,12 @@ def test_a_permit_is_for_one_copy_at_a_time() -> None:
 )
 def test_no_offer_bears_the_number_of_another(dispatch: Dispatch, again: Dispatch) -> None:
     assert again.offer > dispatch.offer
+
+
+def test_the_policy_that_suspends_a_gangs_dispatching_is_read_back_and_forgotten_with_the_next_offer() -> None:
+    suspended = replace(NOWHERE, suspended_by="PropagationPolicy a/b")
+    assert decode(encode(suspended)) == suspended
+    assert suspended.offered(1, "a", "cluster-a").suspended_by == ""
 
 
 def test_an_adopted_copy_keeps_numbers_growing() -> None:
