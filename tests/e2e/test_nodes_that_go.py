@@ -155,13 +155,12 @@ def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_s
     admin, owner = team.admin, team.owner
     hold_pods(owner)
     assert not any("nodeName" in pod["spec"] for pod in owner.pods())
-    assert "2 exist of 2 pods; not all of them run yet" in wait_until(partial(ready_condition, owner), SECONDS)
+    held = wait_until(lambda: "gate" in (said := ready_condition(owner)) and said, SECONDS, "it says what holds them")
+    assert "2 exist of 2 pods; not all of them run yet; 2 wait behind scheduling gate example.com/held" in held
+    assert "found no node" not in held
     fate.go(admin, nodes[1])
     wait_until(lambda: let_go(owner) == 1, SECONDS, "one has the node that is left")
-    # Of a pod that has just been let go its condition tells for a moment that it was held.
-    starting = wait_until(
-        lambda: "found no node: 0/" in (said := ready_condition(owner)) and said, SECONDS, "it says why"
-    )
+    starting = wait_until(lambda: "found no node" in (said := ready_condition(owner)) and said, SECONDS, "it says why")
     assert starting.startswith("WaitForStart: 2 exist of 2 pods; not all of them run yet; 1 found no node: 0/")
     assert "it is stopped at 20" in starting
     assert "unless 2 of its pods run by then" in starting

@@ -29,13 +29,24 @@ def schedulers_word(pods: Iterable[PodRecord]) -> str:
     return f"{number} found no node: {why}"
 
 
+def gates_word(pods: Iterable[PodRecord]) -> str:
+    """Return how many pods wait behind scheduling gates of others, and behind which; of the most common."""
+    held = Counter(pod.foreign_gates for pod in pods if pod.live and not pod.gated and pod.foreign_gates)
+    for gates, number in held.most_common(1):
+        named = f"scheduling gate{'' if len(gates) == 1 else 's'} {', '.join(gates)}"
+        return f"{does(number, 'wait')} behind {named}, not Tutti's: whoever set that has to remove it"
+    return ""
+
+
 def pods_word(pods: Iterable[PodRecord]) -> str:
-    """Return what the scheduler says of the pods without a node and what nodes say of those that they cannot start."""
+    """Return what keeps pods from the scheduler, what it says of those without a node, and what nodes say of those that
+    they cannot start.
+    """
     known = list(pods)
     said = sorted(pod.unstarted for pod in known if pod.live and pod.unstarted)
     # Nodes name the pod in their words for some reasons: those of one reason are alike.
     reasons = Counter(text.partition(":")[0] for text in said)
-    found = [schedulers_word(known)]
+    found = [gates_word(known), schedulers_word(known)]
     for reason, number in reasons.most_common(1):
         found.append(f"{number} cannot start: {next(text for text in said if text.partition(':')[0] == reason)}")
     return "; ".join(text for text in found if text)

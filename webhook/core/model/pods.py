@@ -65,6 +65,8 @@ class PodRecord:
     """Text of the annotation that says with what a pod of a PodGroup was started."""
     unscheduled: str = ""
     """Why the scheduler finds no node for it, in its own words."""
+    foreign_gates: tuple[str, ...] = ()
+    """Scheduling gates of others that keep it from the scheduler, by name."""
     unstarted: str = ""
     """Why its node cannot start a container of it: a reason and the node's own words."""
     waiting: WaitingPod | None = None

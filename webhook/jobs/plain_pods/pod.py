@@ -26,6 +26,10 @@ from webhook.wire.watch import version_number
 log = structlog.get_logger(__name__)
 _MESSAGE_MAX = 300
 """Characters kept of a message of the scheduler's, which names each sort of node that does not do, or of a node's."""
+_GATED = "SchedulingGated"
+"""Reason of a pod that the scheduler has not looked at, for it waits behind a gate."""
+_GATES_MAX = 3
+"""Gates of others that are named."""
 _ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
 """Reasons for which a container waits though nothing is wrong."""
 
@@ -86,13 +90,16 @@ def decode(raw: bytes) -> PodRecord:
         created_seconds=seconds(metadata.creation_timestamp) if group else 0.0,
         admission=own.get(names.ADMISSION, "") if group else "",
         unscheduled=_unscheduled(pod.status) if gang is not None else "",
+        foreign_gates=_foreign_gates(spec) if gang is not None else (),
         unstarted=_unstarted(pod.status) if gang is not None else "",
         waiting=waiting,
     )
 
 
 def _unscheduled(status: wire.Status) -> str:
-    found = (c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False")
+    found = (
+        c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False" and c.reason != _GATED
+    )
     return next((c.message or c.reason for c in found), "")[:_MESSAGE_MAX]
 
 
@@ -125,8 +132,16 @@ def unread(raw: bytes) -> PodRecord:
 
 
 def _gate(spec: dict[str, Any]) -> int | None:
-    gates = [gate.get("name") for gate in spec.get("schedulingGates") or ()]
+    gates = _gates(spec)
     return gates.index(names.SCHEDULING_GATE) if names.SCHEDULING_GATE in gates else None
+
+
+def _gates(spec: dict[str, Any]) -> list[object]:
+    return [gate.get("name") for gate in spec.get("schedulingGates") or ()]
+
+
+def _foreign_gates(spec: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(text(gate) for gate in _gates(spec) if gate != names.SCHEDULING_GATE)[:_GATES_MAX]
 
 
 def _waiting(pod: wire.Pod, spec: dict[str, Any], asks: PodSet, gate: int) -> WaitingPod:

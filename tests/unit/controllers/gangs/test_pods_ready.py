@@ -60,6 +60,34 @@ def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_ou
     assert requeue.not_before_seconds == 112
 
 
+@pytest.mark.parametrize(
+    ("gates", "said"),
+    [
+        (["x.io/wait"], "; 2 wait behind scheduling gate x.io/wait, not Tutti's: whoever set that has to remove it"),
+        (["x.io/a", "x.io/b"], "; 2 wait behind scheduling gates x.io/a, x.io/b, not Tutti's: whoever set that has to"),
+        ([], "after its admission"),
+    ],
+    ids=["one", "two", "lifted, and the scheduler has not looked yet"],
+)
+def test_a_gang_that_somebody_elses_gates_hold_back_is_said_to_wait_behind_them(gates: list[str], said: str) -> None:
+    """And not to have found no node: no scheduler has looked for one."""
+    message = "Scheduling is blocked due to non-empty scheduling gates"
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": message}
+    labels = {names.GANG_LABEL: "uid", names.POD_SET_LABEL: "main"}
+    view = View()
+    for number in range(2):
+        metadata = {"uid": f"pod-{number}", "namespace": "ns", "name": f"pod-{number}", "labels": labels}
+        spec = {"containers": [], "schedulingGates": [{"name": gate} for gate in gates]}
+        item = {"metadata": metadata | {"resourceVersion": "1"}, "spec": spec}
+        item["status"] = {"phase": "Pending", "conditions": [condition]}
+        view.put_pod(decode(orjson.dumps(item)))
+    requeue = watched((RUNNING, RESERVED), view=view).overdue("uid", [(RUNNING, RESERVED)], view, 110)
+    assert requeue is not None
+    assert said in requeue.message
+    assert "found no node" not in requeue.message
+    assert message not in requeue.message
+
+
 def test_a_gang_that_found_no_nodes_is_stopped_with_what_the_scheduler_says() -> None:
     """As the API server hands out the pod, with the condition that the scheduler wrote."""
     why = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
