@@ -21,13 +21,13 @@ from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.steps import HubStep
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
-from webhook.errors import ApiError, NotFound
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
 from webhook.fleet.jobs.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
-from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.jobs.member import Member, NoAnswer, Refused
 from webhook.fleet.rules.propagation import Propagation, by_namespace
 from webhook.fleet.watching import Seen
 from webhook.jobs.kinds.kind import JobKind
@@ -92,6 +92,8 @@ class Hub:
         """Jobs of which something was shown while they were looked at, and whether the look has read it."""
         self._unreadable: set[JobName] = set()
         """Jobs whose record could not be read at the last look."""
+        self._delayed: dict[str, set[JobName]] = {}
+        """By member the gangs whose copies have kept it from counting as swept, which each of them does once."""
         self._newest = 0
         self._again_seconds = 0.0
         self._offers = False
@@ -135,6 +137,7 @@ class Hub:
         self.fleet.unswept.discard(name)
         self.fleet.silent.discard(name)
         self.fleet.apart.pop(name, None)
+        self._delayed.pop(name, None)
         left = self.fleet.members.pop(name)
         left.stop()
         left.health.leave()
@@ -188,11 +191,8 @@ class Hub:
         await self._notice_set_back()
         if not (self.set_up.read and all(informer.synced.is_set() for informer in self._propagations)):
             return
-        if self._propagations_changed:
-            self.fleet.set_up = self.set_up.set_up()
-            found = (each for informer in self._propagations for each in informer.records.values())
-            self.fleet.propagations = by_namespace(found)
-            self._propagations_changed, self._propagations_read = False, True
+        self._take_rules()
+        self._propagations_read = True
         now, offered = asyncio.get_running_loop().time(), self._offers
         self._offers = self.fleet.complete
         if due := now >= self._again_seconds or (self._offers and not offered):
@@ -203,6 +203,14 @@ class Hub:
         for which, job in sorted(self._jobs.items()):
             if job.look_at_seconds <= now or (due and (now >= job.rests_until or which == newest)):
                 self._wake(which)
+
+    def _take_rules(self) -> None:
+        """Have jobs placed by what users want now: who submits a job has often said so just before."""
+        if self._propagations_changed:
+            self.fleet.set_up = self.set_up.set_up()
+            found = (each for informer in self._propagations for each in informer.records.values())
+            self.fleet.propagations = by_namespace(found)
+            self._propagations_changed = False
 
     async def _read_lost(self) -> None:
         """Learn which members were declared lost: none of them is waited for, and each is swept when it answers."""
@@ -284,6 +292,7 @@ class Hub:
             for _ in range(STEPS_MAX):
                 await asyncio.sleep(job.looks.wait_seconds(asyncio.get_running_loop().time()))
                 self._woken.pop(which, None)
+                self._take_rules()
                 step = await job.step()
                 self._note_unreadable(which, unreadable=False)
                 if step is HubStep.NOTHING and all(is_read() for is_read in self._woken.get(which, ())):
@@ -325,7 +334,8 @@ class Hub:
         """Settle every copy of this hub in a member that no record speaks of."""
         wanted = self._sweep_wanted(member)
         await self._own_jobs_read()
-        verdicts, unreadable, cluster = [], set(), await member.cluster()
+        before, delayed = self.fleet.apart.get(member.name, frozenset()), self._delayed.setdefault(member.name, set())
+        verdicts, apart, cluster = [], set(), await member.cluster()
         expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
         for found in await member.copies(self.kinds.values(), self.fleet.uid):
             which = (found.kind.key, found.namespace, found.name)
@@ -333,15 +343,23 @@ class Hub:
                 expected.discard(which)
                 continue
             try:
-                verdicts.append(await self._settle(member, cluster, found))
+                verdict = await self._settle(member, cluster, found)
             except UnreadableRecord:
                 # Its own steps tell of it. No other gang has to wait for somebody to mend it.
-                unreadable.add(which)
+                apart.add(which)
+                continue
+            if verdict is not Verdict.KEEP and which in (delayed if wanted else before):
+                # Whoever changes it all the time, or refuses what settles it, does not hold up everybody.
+                apart.add(which)
+                continue
+            verdicts.append(verdict)
+            if wanted and verdict is not Verdict.KEEP:
+                delayed.add(which)
         for which in expected:
             self._wake(which)
         # Whoever keeps a pod from going keeps no other gang waiting.
-        left = await self._left(member, self._jobs if wanted else self.fleet.apart.get(member.name, ()))
-        self.fleet.apart[member.name] = frozenset(unreadable | left)
+        left = await self._left(member, self._jobs if wanted else before)
+        self.fleet.apart[member.name] = frozenset(apart | left)
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if wanted and strays.swept(verdicts) and wanted == self._sweep_wanted(member):
             await self._note_swept(member)
@@ -360,6 +378,7 @@ class Hub:
             await self._read_lost()
         if set_backs == self.fleet.set_backs:
             self.fleet.unswept.discard(member.name)
+            self._delayed.pop(member.name, None)
             log.info("fleet.swept", member=member.name)
             if self.fleet.complete:
                 self._again_seconds = 0.0
@@ -380,18 +399,31 @@ class Hub:
             self._read_since = wanted
 
     async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
+        """Do with a copy what its record asks for; return KEEP where no gang of the hub has to wait for more.
+
+        Raises ApiError, NoAnswer, UnreadableRecord.
+        """
+        try:
+            return await self._settled(member, cluster, found)
+        except (Conflict, Forbidden, Invalid, NotFound, Refused) as error:
+            log.info("fleet.not_settled", member=member.name, job=f"{found.namespace}/{found.name}", error=str(error))
+            return Verdict.WAIT
+
+    async def _settled(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
         kind, namespace, name, copy = found
         job = FleetJob(self.fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
-        swept = member.name not in self.fleet.unswept
-        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=self.fleet.complete)
+        apart = (kind.key, namespace, name) in self.fleet.apart.get(member.name, ())
+        swept, complete = member.name not in self.fleet.unswept and not apart, self.fleet.complete and not apart
+        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete)
         if verdict is Verdict.WAIT and dispatch is not None and await self._runs_as_written(kind, job, dispatch):
             verdict = Verdict.END
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
-        elif verdict is Verdict.REVOKE and await member.revoke(kind, namespace, name, copy) is not None:
+            return Verdict.KEEP if dispatch is None else verdict
+        if verdict is Verdict.REVOKE and await member.revoke(kind, namespace, name, copy) is not None:
             return Verdict.KEEP
-        elif verdict is Verdict.ADOPT and own is not None and dispatch is not None:
+        if verdict is Verdict.ADOPT and own is not None and dispatch is not None:
             promised = member.stops_after_seconds
             await job.write(own, dispatch.adopted(copy.offer, member.name, cluster, copy.uid, promised))
         return verdict

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.notation import names
-from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
+from webhook.errors import ApiError, Forbidden, Invalid, NotFound, Unavailable
 from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.looks import EACH_SECONDS, LOOKS_AT_ONCE
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS
@@ -127,8 +127,10 @@ REFUSALS = [
     Forbidden(403, "Forbidden", 'admission webhook "their.policy" denied the request: no jobs on Thursdays'),
     Invalid(422, "Invalid", "spec.template: field is immutable on Thursdays"),
     Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
+    NotFound(404, "NotFound", 'namespaces "team-a" not found on Thursdays'),
 ]
-REFUSED = pytest.mark.parametrize("answer", REFUSALS, ids=["by a policy", "by a schema", "for want of a webhook"])
+WHY = ["by a policy", "by a schema", "for want of a webhook", "for want of a namespace"]
+REFUSED = pytest.mark.parametrize("answer", REFUSALS, ids=WHY)
 
 
 def refuse(world: Fleet, member: str, answer: ApiError) -> list[str]:

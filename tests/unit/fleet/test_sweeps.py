@@ -1,20 +1,21 @@
 """A hub sweeps its members before it offers anything: when that counts, and how soon."""
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Make, fleet, plain_job, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Make, Side, fleet, plain_job, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
-from webhook.errors import Conflict
+from webhook.errors import Conflict, Forbidden
 from webhook.fleet.jobs.copies import JobName, dispatch_of
-from webhook.laboratory.simulated.api import WritePoint
+from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 
 pytestmark = pytest.mark.virtual_time
 
@@ -195,3 +196,86 @@ async def test_pods_that_never_go_keep_no_other_gang_from_being_offered_by_a_hub
         for pod in await side.pods():
             await side.keep_pod(pod, [])
         await world.until(lambda: world.places(kind, "stuck"), 40)
+
+
+async def is_placed(world: Fleet, name: str) -> None:
+    """Let a gang be submitted, and be placed soon."""
+    await world.hub.cluster.create(plain_job(name, runtime="600s"))
+    await world.until(lambda: world.places("Job", name), 20)
+
+
+async def test_copies_of_no_job_that_a_tenant_makes_all_the_time_keep_no_gang_from_being_offered() -> None:
+    async with fleet("a", "b") as world:
+        await is_placed(world, "first")
+        hub = world.running_hub.fleet.uid
+        world.kill()
+
+        async def forge() -> None:
+            for number in itertools.count():
+                forged = plain_job(f"forged-{number}")
+                del forged["spec"]["managedBy"]
+                forged["spec"]["suspend"] = True
+                forged["metadata"]["labels"][names.ORIGIN_LABEL] = hub
+                forged["metadata"]["annotations"] = {names.OFFER: f"no-such-job 1.{number}"}
+                await world.members["a"].cluster.create(forged)
+                await asyncio.sleep(0.3)
+
+        forging = asyncio.create_task(forge())
+        world.start()
+        await is_placed(world, "other")
+        forging.cancel()
+
+
+async def test_a_copy_that_is_changed_before_each_write_of_the_hub_keeps_only_its_own_gang_from_being_offered() -> None:
+    async with fleet("a", "b") as world:
+        for name in ("one", "two"):
+            await world.hub.cluster.create(plain_job(name, pods=4, runtime="6000s"))
+            await world.until(lambda name=name: world.places("Job", name))
+        await world.hub.cluster.create(plain_job("changed", runtime="6000s"))
+        await asyncio.sleep(20)
+        world.kill()
+        world.start()
+        for member, link in world.links.items():
+            changing(world.members[member], link)
+        await world.hub.delete("Job", "one")
+        await is_placed(world, "other")
+        for _ in range(30):
+            await asyncio.sleep(1)
+            phase = dispatch_of(await world.hub.get("Job", "changed") or {}).phase
+            assert phase is DispatchPhase.OFFERED, "a permit of an earlier time may be on its way"
+
+
+def changing(side: Side, link: SimulatedApi) -> None:
+    """Let a tenant change the copy of his job just before each write of the hub."""
+    honest, number = link.request, itertools.count()
+
+    async def request(method: str, path: str, **how: Any) -> bytes:
+        if method in ("PATCH", "DELETE") and path.endswith("/changed"):
+            await side.patch("Job", "changed", {"metadata": {"annotations": {"x.dev/y": str(next(number))}}})
+        return await honest(method, path, **how)
+
+    link.request = request  # type: ignore[method-assign]
+
+
+async def test_a_job_whose_record_cannot_be_written_keeps_only_itself_from_being_offered() -> None:
+    async with fleet("a", "b") as world:
+        await is_placed(world, "refused")
+        world.kill()
+        await world.hub.patch("Job", "refused", {"metadata": {"annotations": {names.DISPATCH: None}}})
+        world.start()
+        honest = world.own.request
+
+        async def request(method: str, path: str, **how: Any) -> bytes:
+            if method == "PATCH" and path.endswith("/refused"):
+                raise Forbidden(403, "Forbidden", "no jobs on Thursdays")
+            return await honest(method, path, **how)
+
+        world.own.request = request  # type: ignore[method-assign]
+        await is_placed(world, "other")
+        assert await world.places("Job", "refused") == ["a"]
+        world.own.request = honest  # type: ignore[method-assign]
+
+        async def found() -> bool:
+            return dispatch_of(await world.hub.get("Job", "refused") or {}).member == "a"
+
+        await world.until(found, 20)

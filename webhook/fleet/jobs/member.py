@@ -400,9 +400,12 @@ class Member:
                 is_write=True,
             )
         except (Conflict, Forbidden, Invalid, NotFound, Unavailable) as error:
-            if isinstance(error, Forbidden) or (isinstance(error, Invalid | Unavailable) and method == "POST"):
+            is_word = isinstance(error, Invalid | NotFound | Unavailable) and method == "POST"
+            if is_word or isinstance(error, Forbidden):
                 log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
-                raise Refused(str(error)[:REASON_CHARACTERS]) from error
+                # Where its kind is missing there, only the path says which.
+                where = f" at {path}" if isinstance(error, NotFound) else ""
+                raise Refused(f"{error}{where}"[:REASON_CHARACTERS]) from error
             if isinstance(error, Unavailable):
                 raise NoAnswer(f"{self.name}: {error}") from error
             # Taken, or the copy moved on or is gone: it is read again before anything else is decided.

@@ -87,7 +87,9 @@ class World:
         self.epoch = 1
         self.unswept: set[str] = set()
         self.apart: dict[str, set[str]] = {name: set() for name in MEMBERS}
-        """Jobs of which something was left in a member when it was swept, and still is."""
+        """Jobs of which something was left in a member when it was swept, or not settled twice, and still is."""
+        self.delayed: dict[str, set[str]] = {name: set() for name in MEMBERS}
+        """Jobs whose copies have kept a member from counting as swept once."""
         self.first_seen: dict[str, dict[str, str]] = {name: {} for name in MEMBERS}
         """In which version each copy was seen first since its member has to be swept, by uid."""
         self.backup: dict[str, Job] | None = None
@@ -265,18 +267,25 @@ class World:
     def _sweep(self, process: int, name: str) -> None:
         there = self.members[name]
         seen: list[tuple[str, Copy]] = [(job, found.shown()) for job, found in there.objects.items()]
-        left, verdicts = there.leftovers(), []
+        left, verdicts, apart = there.leftovers(), [], set()
+        before, delayed = self.apart[name], self.delayed[name]
         for job, copy in seen:
             known = self.jobs[job]
             if not is_copy(known.wish, copy):
                 continue
             dispatch = known.dispatch if copy.job == known.uid else None
-            swept, complete = name not in self.unswept, not self.unswept
+            kept = job in before
+            swept, complete = name not in self.unswept and not kept, not self.unswept and not kept
             verdict = strays.verdict(copy, there.cluster, dispatch, swept=swept, complete=complete)
-            first = self.first_seen[name].setdefault(copy.uid, copy.version) if name in self.unswept else ""
+            first = self.first_seen[name].setdefault(copy.uid, copy.version) if not swept else ""
             # It was written to since: another read says so, as an answer would.
             revoked = verdict is Verdict.REVOKE and copy.version != first
-            verdicts.append(Verdict.KEEP if revoked else verdict)
+            settled = revoked or verdict is Verdict.KEEP
+            if not settled and job in (delayed if name in self.unswept else before):
+                apart.add(job)
+            else:
+                verdicts.append(Verdict.KEEP if revoked else verdict)
+                delayed |= set() if settled else {job}
             self.counts[verdict] = self.counts.get(verdict, 0) + 1
             if verdict is Verdict.SWEEP:
                 self._send(name, "sweep", lambda to, job=job, copy=copy: to.delete(job, copy.uid, copy.version))
@@ -286,9 +295,10 @@ class World:
                 self._send(name, "end", lambda to, job=job, copy=copy: to.delete(job, copy.uid, None))
             elif verdict is Verdict.ADOPT:
                 self._write(job, known, known.dispatch.adopted(copy.offer, name, there.cluster, copy.uid))
-        self.apart[name] = left if name in self.unswept else self.apart[name] & left
+        self.apart[name] = apart | (left if name in self.unswept else before & left)
         if strays.swept(verdicts):
             self.unswept.discard(name)
+            delayed.clear()
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
