@@ -14,13 +14,15 @@ meanwhile, in a member that had come back, has changed it.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
 import structlog
 
+from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.silence import longest_grace_seconds, surely_stopped_seconds
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation.moments import time_text
@@ -134,8 +136,19 @@ class DeadMan:
                 await self._note(member.name, known, str(error))
             raise
         known.failing_since, known.renewals = None, known.renewals + 1
+        await self._lengthen(member)
         if member.stops_after_seconds or known.renewals >= RENEWALS_WITHOUT_A_PROMISE:
             self._fleet.silent.discard(member.name)
+
+    async def _lengthen(self, member: Member) -> None:
+        """Write down that a member has been told since the grant to stop its gangs only later."""
+        promised = member.stops_after_seconds
+        for job in list(self._jobs.values()):
+            if _promises_less(job.record, member.name, promised):
+                with contextlib.suppress(Conflict, Invalid, NotFound, UnreadableRecord):
+                    stored = await job.read()
+                    if _promises_less(dispatch := dispatch_of(stored), member.name, promised):
+                        await job.write(stored, replace(dispatch, stops_after_seconds=promised))
 
     async def _give_up_all(self, member: str, note: str, waited: float) -> None:
         """Give up what has surely stopped in a member that still does not answer, or is none any more."""
@@ -160,6 +173,10 @@ class DeadMan:
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
         await job.write(stored, dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s"))
+
+
+def _promises_less(dispatch: Dispatch, member: str, seconds: int) -> bool:
+    return dispatch.member == member and dispatch.holds and 0 < dispatch.stops_after_seconds < seconds
 
 
 async def _answers(member: Member) -> bool:

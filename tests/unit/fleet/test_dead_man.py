@@ -9,7 +9,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, pytorch_job, tutti
 from webhook.assembly import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
@@ -137,6 +137,24 @@ async def test_only_a_member_that_promised_it_is_believed_to_have_stopped(promis
         world.links["a"].freeze()
         await asyncio.sleep(2 * SURELY_SECONDS)
         assert await world.places(*SEED) == (["b"] if promises else ["a"])
+
+
+async def test_a_gang_whose_member_stops_later_since_it_was_granted_is_given_up_later() -> None:
+    longer = 10 * PATIENCE
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE, without_tutti=("a",)) as world:
+        side = world.members["a"]
+        async with tutti(side.cluster, "a", Config(silent_hub_seconds=PATIENCE)):
+            await starts_in_a(world)
+        async with tutti(side.cluster, "a", Config(silent_hub_seconds=longer)):
+
+            async def written() -> bool:
+                return dispatch_of(await world.hub.get(*SEED) or {}).stops_after_seconds == longer
+
+            await world.until(written, 30 + 2 * RENEW_SECONDS)
+            began = asyncio.get_running_loop().time()
+            world.links["a"].freeze()
+            await runs_in(world, 0, 3, seconds=SURELY_SECONDS + longer + LATE_SECONDS)
+            assert asyncio.get_running_loop().time() - began >= SURELY_SECONDS - PATIENCE + longer
 
 
 async def renewed(side: Side, renewal: str) -> None:
