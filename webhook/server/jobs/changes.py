@@ -7,6 +7,8 @@ object belongs to its owner's gang is judged in ``children``; what that does not
 from collections.abc import Mapping
 from typing import Any, Final
 
+from webhook.core.fleet.dispatch import DispatchPhase
+from webhook.core.fleet.text import UnreadableRecord, decode
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
@@ -33,6 +35,7 @@ from webhook.server.review.job_facts import (
     ruling_alone,
 )
 from webhook.untyped import paths
+from webhook.untyped.editing import drop
 from webhook.wire.admission_review import ReviewRequest
 
 _TELLING_ANNOTATIONS: Final = OWN_ANNOTATIONS.union(SIZING_ANNOTATIONS)
@@ -87,9 +90,31 @@ def judge_change(change: Change) -> Answer:
     refusal = refusal or _own_fields_refused(change) or _limit_change_refused(change)
     if refusal is not None:
         return refusal
-    if _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]:
-        return ALLOW
-    return _size_judged(change)
+    unsized = _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]
+    answer = ALLOW if unsized else _size_judged(change)
+    return allow(_unheard(change)) if answer is ALLOW else answer
+
+
+def _unheard(change: Change) -> tuple[str, ...]:
+    """Return what is to be said of a change that the member of a fleet that has the job does not hear of."""
+    kind, note = change.kind, paths.find(change.old, ("metadata", "annotations", names.DISPATCH))
+    if not kind.given_manager or note is None or _as_copied(change.obj, kind) == _as_copied(change.old, kind):
+        return ()
+    try:
+        dispatch = decode(note)
+    except UnreadableRecord:
+        return ()
+    if dispatch.phase not in (DispatchPhase.OFFERED, DispatchPhase.GRANTED):
+        return ()
+    return (
+        f"{dispatch.member} has the job as it was when it was offered: this change has no effect there. To have it run "
+        f"as it is now, suspend it, and resume it when {names.DISPATCH} says that it is nowhere",
+    )
+
+
+def _as_copied(obj: Mapping[str, Any], kind: JobKind) -> tuple[object, ...]:
+    """Return what a copy has of a job; it is suspended whatever the job is."""
+    return drop(obj, kind.suspend or ()).get("spec"), paths.find(obj, ("metadata", "labels"))
 
 
 def _bears_marks(change: Change, gated_before: bool) -> bool:

@@ -7,6 +7,8 @@ import pytest
 from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load
 from tests.unit.server.reviews import GPU, ask, containers, create, job, review, stored, view, with_quota
 from webhook.cluster.waiting import waiting_gang
+from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.text import encode
 from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.notation import names
 from webhook.core.reasons.reasons import Code, Reason
@@ -17,6 +19,7 @@ from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading.job import read
 from webhook.server.handler import ReviewHandler
+from webhook.untyped.editing import put
 
 
 @pytest.fixture
@@ -325,6 +328,36 @@ async def test_in_a_hub_who_makes_a_job_that_no_member_can_have_is_told(name: st
     }
     assert not told["elsewhere"]
     assert bool(told["hub"]) is not kind.dispatchable
+
+
+PLACED = Dispatch().offered(1, "left", "cluster-left")
+GRANTED = PLACED.granted("copy-1", "7")
+
+
+@pytest.mark.parametrize("where", [PLACED, GRANTED, GRANTED.recalled("it ends"), None], ids=lambda it: it and it.phase)
+@pytest.mark.parametrize("change", ["spec", "label", "suspend", "note"])
+@pytest.mark.parametrize("name", ["job", "pytorchjob", "jobset"])
+async def test_in_a_hub_who_changes_a_job_that_a_member_has_is_told_that_it_has_no_effect_there(
+    name: str, change: str, where: Dispatch | None
+) -> None:
+    kinds = of_hub(KINDS)
+    kind, old = kinds[kind_of(load(name)).key], load(name)
+    assert kind.suspend is not None
+    assert kind.managed_by is not None
+    old["metadata"] |= {"namespace": "team-a", "uid": "job-1", "labels": {names.QUEUE_LABELS[0]: "team"}}
+    old["metadata"]["annotations"] = {} if where is None else {names.DISPATCH: encode(where)}
+    old = put(put(old, kind.managed_by, names.HUB_MANAGER), kind.suspend, False)
+    new = {
+        "spec": put(old, (*kind.suspend[:-1], "activeDeadlineSeconds"), 30),
+        "label": put(old, ("metadata", "labels", names.PRIORITY_CLASS_LABEL), "high"),
+        "suspend": put(old, kind.suspend, True),
+        "note": put(old, ("metadata", "annotations", "example.com/note"), "mine"),
+    }[change]
+    asked = review(new, old=old, operation="UPDATE", resource=kind.plural)
+    answer = await ask(ReviewHandler(view(), kinds=kinds), "/validate/jobs", asked)
+    assert answer.allowed
+    told = [each for each in answer.warnings if each.startswith("left has the job as it was when it was offered")]
+    assert bool(told) is (change in ("spec", "label") and where in (PLACED, GRANTED))
 
 
 @pytest.mark.parametrize("key", names.QUEUE_LABELS)
