@@ -135,6 +135,7 @@ KINDS: Final = {
     "XGBoostJob": ("xgbReplicaSpecs", "xgboost", "Master"),
     "PaddleJob": ("paddleReplicaSpecs", "paddle", "Master"),
     "JAXJob": ("jaxReplicaSpecs", "jax", ""),
+    "MPIJob": ("mpiReplicaSpecs", "mpi", "Launcher"),
 }
 """Where a kind has its replicas, what their container is called, and what leads them."""
 
@@ -150,7 +151,10 @@ def of_kind(kind: str) -> dict[str, Any]:
         "apiVersion": "kubeflow.org/v1",
         "kind": kind,
         "metadata": {"name": "train", "labels": {names.QUEUE_LABELS[0]: queues.QUEUE}},
-        "spec": {field: {role: replicas | {"replicas": count} for role, count in counts.items()}},
+        "spec": {
+            "runPolicy": {"cleanPodPolicy": "All"},
+            field: {role: replicas | {"replicas": count} for role, count in counts.items()},
+        },
     }
 
 

@@ -67,7 +67,7 @@ class Hub:
         hides_neighbours: bool = False,
         dead_man: bool = False,
     ) -> None:
-        self.kinds = {key: kind for key, kind in kinds.items() if kind.dispatchable}
+        self.kinds = {each.feed: each for kind in kinds.values() if kind.dispatchable for each in kind.every_version}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
         self.fleet = Fleet(api, reached, clock, unswept=set(reached))
         self._rng = rng
@@ -338,7 +338,7 @@ class Hub:
         verdicts, apart, cluster = [], set(), await member.cluster()
         expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
         for found in await member.copies(self.kinds.values(), self.fleet.uid):
-            which = (found.kind.key, found.namespace, found.name)
+            which = (found.kind.feed, found.namespace, found.name)
             if which in expected and not wanted and self._jobs[which].runs_as_read(cluster, found.copy):
                 expected.discard(which)
                 continue
@@ -413,7 +413,7 @@ class Hub:
         kind, namespace, name, copy = found
         job = FleetJob(self.fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
-        apart = (kind.key, namespace, name) in self.fleet.apart.get(member.name, ())
+        apart = (kind.feed, namespace, name) in self.fleet.apart.get(member.name, ())
         swept, complete = member.name not in self.fleet.unswept and not apart, self.fleet.complete and not apart
         verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete)
         if verdict is Verdict.WAIT and dispatch is not None and await self._runs_as_written(kind, job, dispatch):

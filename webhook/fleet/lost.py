@@ -6,6 +6,7 @@ later, which otherwise offers nothing before every member was swept (P4). Should
 copies are deleted when it is swept, which ends the note; until then such a gang may run twice.
 """
 
+import itertools
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
@@ -88,7 +89,8 @@ async def _gangs(
     api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool
 ) -> AsyncIterator[str]:
     fleet = Fleet(api, {}, clock)
-    for kind in (kind for kind in kinds.values() if kind.dispatchable):
+    placed = (kind for kind in kinds.values() if kind.dispatchable)
+    for kind in itertools.chain.from_iterable(each.every_version for each in placed):
         async for found in every(api, collection_path(kind)):
             namespace, name = (text(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
             if await _given_up(FleetJob(fleet, kind, namespace, name), member, dry_run=dry_run):

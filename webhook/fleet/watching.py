@@ -65,7 +65,7 @@ def own_jobs(
         decode,
         rng=rng,
         name=f"hub {kind.plural}",
-        on_change=lambda old, new: on_change(kind.key, old, new),
+        on_change=lambda old, new: on_change(kind.feed, old, new),
         missing_retry_seconds=UNSERVED_SECONDS,
     )
 
@@ -163,7 +163,7 @@ def copies(
             rng=rng,
             name=f"{name} {kind.plural}",
             label_selector=f"{names.ORIGIN_LABEL}={hub}",
-            on_change=lambda old, new: on_change(kind.key, old, new),
+            on_change=lambda old, new: on_change(kind.feed, old, new),
             missing_retry_seconds=UNSERVED_SECONDS,
         )
         return informer

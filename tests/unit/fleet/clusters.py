@@ -24,14 +24,15 @@ from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
+from webhook.laboratory.simulated.controllers.training import FRAMEWORKS
 from webhook.laboratory.simulated.faults import FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
 
 ACCOUNT = User.service_account("tutti-system", "tutti-reconciler")
 HUB_ACCOUNT = User.service_account("tutti-fleet", "hub")
 NAMESPACE = "team-a"
-PATHS = {"Job": "/apis/batch/v1", "PyTorchJob": "/apis/kubeflow.org/v1"}
-PLURALS = {"Job": "jobs", "PyTorchJob": "pytorchjobs"}
+PLURALS = {"Job": "jobs"} | {each.kind: each.plural for each in FRAMEWORKS}
+PATHS = {kind: "/apis/batch/v1" if kind == "Job" else "/apis/kubeflow.org/v1" for kind in PLURALS}
 ANY = frozenset({"*"})
 Make = Callable[..., dict[str, Any]]
 QUEUEING_HUB = Config(hub=True)

@@ -49,14 +49,14 @@ async def test_the_copies_that_are_followed_are_bounded_over_all_kinds_and_those
             watch.say("ADDED", thing("another", 2))
             watch.say("MODIFIED", thing(followed, 3))
         await asyncio.sleep(1)
-        assert ("Job.batch", followed, followed) in changes
+        assert ("Job.batch/v1", followed, followed) in changes
         assert "another" not in {new for _, _, new in changes}
         del changes[:]
         for watch in api.watches:
             watch.say("DELETED", thing(followed, 4))
             watch.say("ADDED", thing("another", 5))
         await asyncio.sleep(1)
-        assert ("Job.batch", None, "another") in changes
+        assert ("Job.batch/v1", None, "another") in changes
         assert sum(len(each.records) for each in informers) <= 7
 
 

@@ -15,7 +15,7 @@ from webhook.untyped import editing, paths
 from webhook.untyped.values import integer, items, text
 
 JobName = tuple[str, str, str]
-"""(key of its kind, namespace, name)."""
+"""(its kind in one version, as its feed is called, namespace, name)."""
 TEXT_MAX: Final = 256
 """Characters of a text that identifies a copy: longer ones are written by no API server, and equal nothing."""
 _NOT_COPIED: Final = (f"{names.DOMAIN}/", "kubectl.kubernetes.io/last-applied-configuration")

@@ -73,7 +73,7 @@ class FleetJob:
     def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, name: str) -> None:
         self._fleet = fleet
         self._kind, self.namespace, self.name = kind, namespace, name
-        self._which = kind.key, namespace, name
+        self._which = kind.feed, namespace, name
         self.last_read, self.looks = LastRead(), Looks()
         self._proving = Proving()
         self._offered: tuple[Dispatch, float] | None = None

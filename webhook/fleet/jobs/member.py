@@ -244,10 +244,10 @@ class Member:
             if uids := held.get((kind.key, f"{namespace}/{name}")):
                 found = await self._get(object_path(kind, namespace, name))
                 if uids - {text(paths.find(found, ("metadata", "uid")))}:
-                    left.add((kind.key, namespace, name))
+                    left.add((kind.feed, namespace, name))
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
             path, of_gangs = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL}
-            named = {(kind.kind, name): kind.key for kind, where, name in jobs if where == namespace}
+            named = {(kind.kind, name): kind.feed for kind, where, name in jobs if where == namespace}
             with contextlib.suppress(NotFound):
                 async for pod in self._objects(path, of_gangs, answers.LONG):
                     owners = self._collected_with(pod) & named.keys()
