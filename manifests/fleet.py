@@ -105,7 +105,9 @@ def _records_only(kinds: Sequence[JobKind]) -> list[Document]:
 
 def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
     labels, before = cel.labels_of("object"), cel.labels_of("oldObject")
-    notes = cel.annotations_of("object")
+    notes, noted = cel.annotations_of("object"), cel.annotations_of("oldObject")
+    # Either mark will do: a tenant of the member takes the other off, and his job stays the hub's to stop.
+    copy = f"'{names.ORIGIN_LABEL}' in {before} || '{names.OFFER}' in {noted}"
     same = [*cel.same_but(names.PERMIT), "object.metadata.?finalizers == oldObject.metadata.?finalizers"]
     made = [
         f"'{names.ORIGIN_LABEL}' in {labels}",
@@ -115,7 +117,7 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
     ]
     validations = [
         (
-            f"request.operation == 'CREATE' || '{names.ORIGIN_LABEL}' in {before}",
+            f"request.operation == 'CREATE' || {copy}",
             "a hub changes and deletes only copies",
         ),
         (

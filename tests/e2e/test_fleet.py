@@ -290,6 +290,23 @@ def test_a_gang_that_no_member_takes_gives_its_slot_to_the_next_and_is_queued_ag
         wait_until(lambda: not queues.entries(world.hub), 60, what="the hub's quota is free")
 
 
+def test_a_job_whose_namespace_no_member_has_says_so_within_seconds(world: FleetClusters) -> None:
+    world.hub("create", "namespace", "only-here")
+    hub = world.hub.in_namespace("only-here")
+    hub.create(objects.job("train", 1, objects.pod_template(gpus=0), managedBy=names.HUB_MANAGER))
+
+    seen = set[str]()
+
+    def told_of() -> set[str]:
+        record = json.loads(hub.get("job", "train")["metadata"].get("annotations", {}).get(names.DISPATCH, "{}"))
+        seen.update(re.findall(r'(\w+) says 404 NotFound: namespaces "only-here" not found', record.get("why", "")))
+        return seen
+
+    wait_until(told_of, 10, what="one member is said to lack it")
+    wait_until(lambda: told_of() == set(MEMBERS), 60, what="then the other")
+    hub("delete", "namespace", "only-here", "--wait=false")
+
+
 @pytest.mark.parametrize("act", REFUSED)
 def test_a_member_gives_a_hub_no_right_to(world: FleetClusters, act: str) -> None:
     # It answers no by its exit status, and says so where it did not understand.
@@ -319,6 +336,7 @@ def test_a_member_lets_a_hub_touch_its_copies_only(world: FleetClusters) -> None
     member("patch", "job", "kept", "--type=merge", permit, AS_HUB)
     for act in (("patch", "job", "theirs", "--type=merge", permit), ("delete", "job", "theirs", "--wait=false")):
         assert "only copies" in member.refused(*act, AS_HUB)
+    member("label", "job", "kept", f"{names.ORIGIN_LABEL}-")
     member("delete", "job", "kept", "--wait=false", AS_HUB)
     member.delete("job", "theirs")
 
