@@ -19,6 +19,7 @@ from webhook.visibility.http.app import ROOT
 pytestmark = pytest.mark.virtual_time
 PATH = "/apis/batch/v1/namespaces/team-vision/jobs/train"
 SUSPENDED = "none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"
+DESCRIBE = "kubectl amc describe job train -n team-vision -m left"
 WHY = "right says WaitingForQuota: needs 2 more cpu"
 
 
@@ -46,6 +47,14 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             [("member", "left is asked for room, and does not answer")],
         ),
         (job(record("granted", why=WHY)), [("member", "left has it"), ("elsewhere", WHY)]),
+        (
+            job(record("granted")) | {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}},
+            [("member", f"left has it, and has stopped it for now: {DESCRIBE}")],
+        ),
+        (
+            job(record("granted")) | {"status": {"conditions": [{"type": "Suspended", "status": "False"}]}},
+            [("member", "left has it")],
+        ),
         (
             job(record("granted", failed=["right"])),
             [("member", "left has it"), ("failed in", "right")],

@@ -55,6 +55,10 @@ def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
 def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
     if dispatch.phase is DispatchPhase.OFFERED and dispatch.waits:
         return f"{dispatch.member} is asked for room, and {dispatch.waits}"
+    if dispatch.phase is DispatchPhase.GRANTED and status.has_condition(job, "Suspended"):
+        namespace, name = (paths.find(job, ("metadata", key)) for key in ("namespace", "name"))
+        ask = f"kubectl amc describe {kind.singular} {name} -n {namespace} -m {dispatch.member}"
+        return f"{dispatch.member} has it, and has stopped it for now: {ask}"
     if dispatch.phase is not DispatchPhase.NOWHERE:
         return _WORDS[dispatch.phase].format(dispatch.member, dispatch.why)
     if status.finished(kind, job) is not None:

@@ -181,6 +181,17 @@ async def test_a_gang_without_a_reservation_that_a_finalizer_keeps_is_terminatin
     assert (await world.workload(job))["status"]["reason"]["code"] == "Terminating"
 
 
+async def test_a_copy_that_was_stopped_because_its_hub_is_silent_is_said_never_to_start_again() -> None:
+    world = World()
+    job = replace(world.waits("train"), given_up=True, resource_version=9)
+    world.view.put_job(job)
+    world.engine.withdraw(job.uid)
+    reason = (await world.workload(job))["status"]["reason"]
+    assert reason["code"] == "Suspended"
+    assert "nothing was heard of its hub" in reason["message"]
+    assert "never starts again" in reason["help"]
+
+
 @pytest.mark.parametrize(("gates", "code"), [("tutti.dev/owner", "OnHold"), ("tutti.dev/owner,a/b", "AdmissionGated")])
 async def test_a_waiting_gang_is_on_hold_while_nobody_but_its_owner_keeps_it(gates: str, code: str) -> None:
     world = World()
