@@ -147,6 +147,27 @@ async def test_a_silence_that_has_just_begun_is_not_the_end_of_a_gang_that_faile
         await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 60)
 
 
+async def test_a_silence_is_not_counted_over_a_time_in_which_nobody_asked() -> None:
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(failover_policy())
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        await asyncio.sleep(15)
+        world.links["b"].freeze()
+        await asyncio.sleep(TOLERATION + 5)
+        # Its own member keeps it, so that it is not asked for in the other, which is there all that time.
+        world.links["a"].freeze()
+        await asyncio.sleep(5)
+        world.links["b"].thaw()
+        await asyncio.sleep(SILENT_SECONDS)
+        world.links["b"].freeze()
+        await asyncio.sleep(1)
+        world.links["a"].thaw()
+        await asyncio.sleep(20)
+        world.links["b"].thaw()
+        await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 60)
+
+
 @pytest.mark.parametrize("lasts", [20, 3600])
 async def test_answers_that_cannot_be_read_are_a_silence_from_when_they_began(lasts: float) -> None:
     async with fleet("a", "b") as world:

@@ -11,6 +11,8 @@ from webhook.fleet.jobs.member import Look
 
 SILENT_SECONDS: Final = 60.0
 """So much longer than its policy says a gang that failed waits for a member that has not answered for so long."""
+UNASKED_SECONDS: Final = 30.0
+"""After which nobody knows any more whether a member that did not answer has answered meanwhile."""
 
 
 class Failed:
@@ -22,6 +24,8 @@ class Failed:
         """The copy that was seen to have failed, and since when."""
         self._unanswered: dict[str, float] = {}
         """Loop time since when each member was asked without an answer, as seen for this gang."""
+        self._asked_at = -inf
+        """Loop time at which they were asked last."""
         self.look_at_seconds = inf
         """Loop time at which the waiting ends that its policy asks for."""
 
@@ -41,10 +45,13 @@ class Failed:
         if others and now() < due:
             self.look_at_seconds = due
             return AfterFailure.WAIT
+        if now() - self._asked_at > UNASKED_SECONDS:
+            self._unanswered = {}
         asked = sorted(others)
         looks = dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
         if any(eligible(wish, None if found is None else found.sight) for found in looks.values()):
             return AfterFailure.MOVE
+        self._asked_at = now()
         silent = {name for name, found in looks.items() if found is None}
         self._unanswered = {name: self._unanswered.get(name, now()) for name in silent}
         waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
