@@ -355,7 +355,7 @@ class Hub:
             verdicts.append(verdict)
             if wanted and verdict is not Verdict.KEEP:
                 delayed.add(which)
-        for which in expected:
+        for which in sorted(expected):
             self._wake(which)
         # Whoever keeps a pod from going keeps no other gang waiting.
         left = await self._left(member, self._jobs if wanted else before)

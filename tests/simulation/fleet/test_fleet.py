@@ -1,5 +1,8 @@
 """A hub and three members under faults: no gang runs in two of them or without leave, and each runs to its end."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Collection, Iterable, Iterator
 
 import pytest
@@ -57,3 +60,15 @@ async def test_a_hub_that_goes_round_and_round_is_noticed(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("seed", range(2))
 async def test_one_fault_that_lasts_has_the_end_that_was_promised_in_time(weather: str, seed: int) -> None:
     await WEATHERS[weather](seed, 1 + seed % 2).tell()
+
+
+def test_a_seed_tells_the_same_story_in_another_process() -> None:
+    """Or a failure could not be replayed: the order of a set is another one in each process."""
+    stories = []
+    for hash_seed in ("1", "5"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-m", "tests.simulation.fleet", "--base", "3568600438", "--seeds", "1"]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        stories.append(ended.stdout)
+    assert stories[0] == stories[1]
+    assert "1 seeds" in stories[0]
