@@ -155,7 +155,7 @@ def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_s
     admin, owner = team.admin, team.owner
     hold_pods(owner)
     assert not any("nodeName" in pod["spec"] for pod in owner.pods())
-    held = wait_until(lambda: "gate" in (said := ready_condition(owner)) and said, SECONDS, "it says what holds them")
+    held = wait_until(lambda: "2 wait" in (said := ready_condition(owner)) and said, SECONDS, "it says what holds them")
     assert "2 exist of 2 pods; not all of them run yet; 2 wait behind scheduling gate example.com/held" in held
     assert "found no node" not in held
     fate.go(admin, nodes[1])
