@@ -244,6 +244,14 @@ FLEET_MUTANTS: Final = (
         f"{UNIT}/fleet/test_coming_and_going.py -k joins",
     ),
     Mutant(
+        "P3",
+        "a member that stops its gangs later than at their grant is believed only then",
+        "webhook/fleet/dead_man.py",
+        "        await self._lengthen(member)\n",
+        "",
+        f"{UNIT}/fleet/test_dead_man.py -k later_since",
+    ),
+    Mutant(
         "F",
         "a gang that failed in a member is not asked for there again",
         "webhook/fleet/jobs/job.py",

@@ -18,6 +18,7 @@ from webhook.fleet.jobs.copies import JobName, dispatch_of
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 
 pytestmark = pytest.mark.virtual_time
+UNSETTLED = "a has a copy that is not settled yet, or what an earlier one left"
 
 
 async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count(
@@ -191,7 +192,7 @@ async def test_pods_that_never_go_keep_no_other_gang_from_being_offered_by_a_hub
         await world.until(lambda: world.places(kind, "other"), 20)
         await asyncio.sleep(20)
         held = dispatch_of(await world.hub.get(kind, "stuck") or {})
-        assert (held.phase, held.why) == (DispatchPhase.NOWHERE, "a still has pods or room of an earlier copy")
+        assert (held.phase, held.why) == (DispatchPhase.NOWHERE, UNSETTLED)
         assert await world.places(kind, "stuck") == []
         for pod in await side.pods():
             await side.keep_pod(pod, [])

@@ -45,9 +45,9 @@ class Fleet:
     """How often the hub's API server was found to have been set back."""
 
     apart: dict[str, frozenset[JobName]] = field(default_factory=dict)
-    """By member the hub's jobs that have a copy there and a record that cannot be read, or of which pods or room are
-    left there and no copy: they are offered to nobody before a sweep has found their record mended and nothing left.
-    They keep no other gang waiting."""
+    """By member the hub's jobs that have a copy there and a record that cannot be read, or a copy that two sweeps could
+    not settle, or of which pods or room are left there and no copy: they are offered to nobody before a sweep has found
+    all of that mended and gone. They keep no other gang waiting."""
 
     spread: Spread = field(default_factory=Spread)
     """Of what gangs are told that do not go on."""

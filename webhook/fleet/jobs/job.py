@@ -205,7 +205,7 @@ class FleetJob:
             return None
         candidates = self._candidates(dispatch)
         if left_in := self._fleet.apart_in(self._which):
-            self._refusals |= dict.fromkeys(left_in, "still has pods or room of an earlier copy")
+            self._refusals |= dict.fromkeys(left_in, "has a copy that is not settled yet, or what an earlier one left")
             return None
         # Those that did not answer when they were last asked would keep it from the others.
         if dispatch.member and dispatch.member not in self._fleet.members:
