@@ -2,7 +2,8 @@
 
 Takes Tutti's labels, annotations, scheduling gates and injected node selectors off every object of every known kind,
 and lets go what only Tutti had suspended: all waiting jobs but those whose owner suspended them (a hold, or
-``suspend: true`` in what they applied). Running jobs run on; what the API server freezes in them stays, without effect.
+``suspend: true`` in what they applied), and copies of a hub that may not start. Running jobs run on; what the API
+server freezes in them stays, without effect.
 Refuses while anybody would undo or forbid it: a reconciler that leads, or the webhook's registrations. Which kinds
 there are besides the shipped ones is in the configuration: a file, else the ConfigMap that the cluster was run with.
 """
@@ -28,6 +29,7 @@ from webhook.jobs.patches.marking import GATE, strip
 from webhook.jobs.pricing.context import CONTEXT_PATHS, ReadContext, context_from
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.gating import is_child
+from webhook.jobs.reading.job import awaits_permit
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api
 from webhook.kube.election import LeaderRecord, leader_of
@@ -178,8 +180,11 @@ def restoring_patch(
 ) -> Sequence[Mapping[str, Any]]:
     """Return the patch that makes ``obj`` what its owner wrote; empty when it is that already.
 
-    It applies to the very version that was read: what others write meanwhile is looked at again.
+    It applies to the very version that was read: what others write meanwhile is looked at again. A copy that may not
+    start stays as it is: its hub has it suspended, for the job may run in another member, and what says so stays too.
     """
+    if awaits_permit(obj["metadata"].get("annotations") or {}, obj["metadata"].get("uid", "")):
+        return []
     suspend = False if _held_by_us(kind, obj, kinds) else None
     patch = strip(kind, obj, context, suspend=suspend)
     version = obj["metadata"].get("resourceVersion")

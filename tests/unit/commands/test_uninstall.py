@@ -98,6 +98,22 @@ async def test_what_its_owner_suspended_stays_suspended() -> None:
         assert not OWN_ANNOTATIONS & (stored["metadata"].get("annotations") or {}).keys()
 
 
+@pytest.mark.parametrize(("mark", "starts"), [(None, False), (names.PERMIT, True), (names.GIVEN_UP, False)])
+async def test_a_copy_of_a_hub_starts_by_its_permit_alone(mark: str | None, starts: bool) -> None:
+    _, client = await cluster()
+    copy = suspended("copy", **{names.OFFER: "job-1 1.1"})
+    stored = await client.post(JOBS, marked(copy))
+    uid = stored["metadata"]["uid"]
+    notes = {names.OFFER: "job-1 1.1"}
+    if mark is not None:
+        notes |= {names.PERMIT: f"job-1 1.1 {uid}", mark: uid if mark == names.GIVEN_UP else f"job-1 1.1 {uid}"}
+        await client.merge(f"{JOBS}/copy", {"metadata": {"annotations": notes}})
+    await remove(client)
+    found = await client.get(f"{JOBS}/copy")
+    assert bool(found["spec"].get("suspend")) is not starts
+    assert found["metadata"]["annotations"] == notes, "its hub, and a Tutti that is installed again, go by them"
+
+
 async def test_a_running_job_runs_on_without_our_annotations() -> None:
     _, client = await cluster()
     stored = await client.post(JOBS, job("running"))

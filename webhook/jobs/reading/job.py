@@ -46,7 +46,7 @@ def read(
     own = metadata.get("annotations")
     marks = mapping(own)
     uid = text(metadata.get("uid"))
-    given_up = bool(uid) and names.OFFER in marks and marks.get(names.GIVEN_UP) == uid
+    given_up = is_given_up(marks, uid)
     asking, dispatch = read_gang(kind, obj, context), _dispatch(kind, marks)
     gang, sites, admission = asking.gang, asking.sites, asking.admission
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
@@ -94,8 +94,7 @@ def read(
         admission_gates=text(marks.get(names.ADMISSION_GATES)),
         dispatch=dispatch.phase,
         dispatching_suspended_by=dispatch.suspended_by,
-        awaits_permit=names.OFFER in marks
-        and (given_up or not permits(text(marks.get(names.PERMIT)), text(marks.get(names.OFFER)), uid)),
+        awaits_permit=awaits_permit(marks, uid),
         hub=text(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)) if names.OFFER in marks else "",
         given_up=given_up,
         ordered_start=any(status.holds(signal, obj) for signal in kind.ordered_start),
@@ -105,6 +104,17 @@ def read(
         made_for="" if by_itself else _made_for(metadata, sites),
         named=() if by_itself else _owners_named(kind, metadata),
     )
+
+
+def is_given_up(marks: Mapping[str, Any], uid: str) -> bool:
+    """Return whether these are the annotations of a copy that was stopped because its hub was silent."""
+    return bool(uid) and names.OFFER in marks and marks.get(names.GIVEN_UP) == uid
+
+
+def awaits_permit(marks: Mapping[str, Any], uid: str) -> bool:
+    """Return whether these are the annotations of a copy that may not start: without its permit, or given up."""
+    permitted = permits(text(marks.get(names.PERMIT)), text(marks.get(names.OFFER)), uid)
+    return names.OFFER in marks and (is_given_up(marks, uid) or not permitted)
 
 
 def _owners_named(kind: JobKind, metadata: Mapping[str, Any]) -> tuple[str, ...]:
