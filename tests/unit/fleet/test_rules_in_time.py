@@ -1,6 +1,7 @@
 """What users say about where jobs may run holds for a job that is submitted right after it was said."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -8,7 +9,8 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, fleet, plain_job
 from tests.unit.fleet.failing import failover_policy
-from webhook.fleet.rules.propagation import VERSIONS
+from webhook.fleet import hub
+from webhook.fleet.rules.propagation import VERSIONS, Propagation, by_namespace
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
@@ -41,6 +43,30 @@ async def test_a_policy_that_was_changed_just_before_a_job_says_where_it_runs(mo
         await world.hub.cluster.create(plain_job(runtime="600s"))
         await world.until(lambda: world.places("Job", "train"))
         assert await world.places("Job", "train") == ["b"]
+
+
+async def test_rules_that_take_a_second_to_read_are_read_again_after_nine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ten thousand policies somebody changes one all the time: the others' jobs go on."""
+    async with fleet("a") as world:
+        running, loop = world.running_hub, asyncio.get_running_loop()
+        await asyncio.sleep(1)
+        now, read = loop.time(), list[float]()
+
+        def takes_a_second(policies: Iterable[Propagation]) -> dict[str, list[Propagation]]:
+            nonlocal now
+            read.append(now)
+            now += 1.0
+            return by_namespace(policies)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(hub, "by_namespace", takes_a_second)
+            patched.setattr(loop, "time", lambda: now)
+            began = now
+            while now < began + 25.0:
+                running._propagation_changed(None)
+                running._take_rules()
+                now += 0.125
+        assert [moment - began for moment in read] == [0.0, 10.0, 20.0]
 
 
 def only(member: str) -> dict[str, Any]:
