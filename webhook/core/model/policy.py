@@ -5,9 +5,10 @@ An absent limit is ``None`` (unlimited), never a large number; an absent nominal
 """
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
 from typing import Final, Protocol
 
 from webhook.core.model.gang import Gang, Requirement, Toleration
@@ -305,6 +306,23 @@ class Policy:
     hyper_nodes: tuple[HyperNode, ...] = ()
     """In order of their names."""
     problems: tuple[Problem, ...] = ()
+    _local_names: Mapping[str, Sequence[str]] = field(init=False, repr=False, compare=False)
+    """Namespace to the names of its LocalQueues, in order."""
+    _owned: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Queues that belong to namespaces."""
+    _open: Sequence[str] = field(init=False, repr=False, compare=False)
+    """Queues that every namespace reaches by their own name, in order."""
+
+    def __post_init__(self) -> None:
+        """Note what would be looked for among all queues whenever somebody names one that nobody knows."""
+        local_names: dict[str, list[str]] = {}
+        for namespace, name in sorted(self.local_queues):
+            local_names.setdefault(namespace, []).append(name)
+        owned, aliases = frozenset(self.namespace_queues.values()), self.queue_aliases
+        without = (name for name, queue in self.queues.items() if queue.dialect != "kueue" and name not in owned)
+        object.__setattr__(self, "_local_names", local_names)
+        object.__setattr__(self, "_owned", owned)
+        object.__setattr__(self, "_open", sorted(name for name in without if aliases.get(name, name) == name))
 
     def cohorts_above(self, cohort: str | None) -> tuple[str, ...]:
         """Return ``cohort`` and what it is below, upwards, each once."""
@@ -335,7 +353,7 @@ class Policy:
         queue = self.queues.get(name)
         if queue is None or queue.dialect == "kueue":
             return None
-        is_open = self.namespace_queues.get(namespace) == name or name not in self.namespace_queues.values()
+        is_open = self.namespace_queues.get(namespace) == name or name not in self._owned
         return name if is_open else None
 
     def why_no_queue(self, namespace: str, label: str | None) -> tuple[str, str]:
@@ -346,10 +364,18 @@ class Policy:
             if not local.queue:
                 return f"{name} names no ClusterQueue", "name one in its spec.clusterQueue"
             return f"{name} points to ClusterQueue {local.queue!r}, which does not exist", "create it or name another"
-        known = sorted(name for of, name in self.local_queues if of == namespace)
-        known += sorted(name for name in self.queues if name not in known and self.queue_of(namespace, name) == name)
-        offer = f"; known here: {', '.join(known[:QUEUES_SHOWN])}" if known else "; this namespace has none"
+        known = ", ".join(self._known_in(namespace))
+        offer = f"; known here: {known}" if known else "; this namespace has none"
         return f"no queue {label!r} in namespace {namespace}", f"create the queue or correct the label{offer}"
+
+    def _known_in(self, namespace: str) -> list[str]:
+        """Return the first names by which jobs of ``namespace`` may wait: those of its LocalQueues, then others."""
+        known = [*self._local_names.get(namespace, ())[:QUEUES_SHOWN]]
+        others = [*islice((name for name in self._open if name not in known), QUEUES_SHOWN)]
+        own = self.namespace_queues.get(namespace)
+        if own is not None and own not in known and self.queue_of(namespace, own) == own:
+            others = sorted([own, *others])
+        return [*known, *others][:QUEUES_SHOWN]
 
 
 QUEUES_SHOWN = 5
