@@ -24,8 +24,6 @@ LONG_BYTES: Final = 1 << 16
 
 _STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _BUT_BRACKETS_AND_QUOTES: Final = bytes(sorted(set(range(256)) - set(b'[]{}"')))
-_BUT_OPENING: Final = bytes(sorted(set(range(256)) - set(b"[{")))
-_BUT_CLOSING: Final = bytes(sorted(set(range(256)) - set(b"]}")))
 _STEP: Final = tuple({"[": 1, "{": 1, "]": -1, "}": -1}.get(chr(byte), 0) for byte in range(256))
 _SHORT: Final = 4096
 """Up to here folding is the faster way; beyond it would look at all of it once a level."""
@@ -91,12 +89,19 @@ def too_few_brackets(raw: bytes, levels: int) -> bool:
     yet to close.
     """
     middle = len(raw) // 2
-    opened = len(raw[:middle].translate(None, _BUT_OPENING))
-    closed = len(raw[middle:].translate(None, _BUT_CLOSING))
+    opened, closed = _number_of(b"{[", raw[:middle]), _number_of(b"}]", raw[middle:])
     if opened <= levels and closed <= levels:
         return True
     # Managed fields are full of empty maps, and nothing is inside these.
     return opened - raw.count(b"{}", 0, middle) < levels and closed - raw.count(b"{}", middle) < levels
+
+
+def _number_of(brackets: bytes, raw: bytes) -> int:
+    """Return how many of two kinds of brackets there are. ``count`` would look at each byte by itself, which takes three
+    times as long as to leave them out.
+    """
+    first, second = brackets[:1], brackets[1:]
+    return 2 * len(raw) - len(raw.replace(first, b"")) - len(raw.replace(second, b""))
 
 
 def _looked(raw: bytes, levels: int) -> Generator[None, None, bool]:
