@@ -63,7 +63,8 @@ class PodPrice(_Shared):
 
     def interned(self) -> "PodPrice":
         """Return an equal one that is in use already, if there is: jobs by the thousand cost the same."""
-        amounts = tuple(self.requests.items()), tuple(self.limits.items())
+        asked = tuple(self.requests.items())
+        amounts = asked, asked if self.limits is self.requests else tuple(self.limits.items())
         flags = self.has_deadline, self.best_effort, self.cross_namespace_affinity
         return _PRICES.setdefault((*amounts, *flags, self.priority_class, self.unstated), self)
 
@@ -132,6 +133,12 @@ class PodSet:
     def floor(self) -> int:
         """Fewest pods of this set worth starting."""
         return self.count if self.min_count is None else self.min_count
+
+    def share_price(self) -> None:
+        """Put an equal price that is in use already in the place of its own. What is read to be kept does so: of what a
+        review reads nothing stays.
+        """
+        object.__setattr__(self, "price", self.price.interned())
 
     def without(self, ended: int) -> "PodSet":
         """Return the set less ``ended`` pods; one that has fewer left than its own minimum needs all of these."""

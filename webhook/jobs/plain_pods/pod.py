@@ -149,6 +149,7 @@ def _waiting(pod: wire.Pod, spec: dict[str, Any], asks: PodSet, gate: int) -> Wa
     # What cannot be priced was refused at the door; one that got past it counts by what can be read, as any pod does.
     with suppress(Unreadable):
         asks = pod_set_of(PodSetSite(asks.name, 1, None, spec, spec), "", NO_CONTEXT)
+        asks.share_price()
     return WaitingPod(
         asks=asks,
         labels=pod.metadata.labels or {},

@@ -81,16 +81,17 @@ def price(
     cluster's default PriorityClass, which admission writes into pods without one. Raises Unreadable.
     """
     _refuse_unknown(pod_spec, POD_FIELDS, "spec")
-    containers = [_demand(c, p) for c, p in _containers(pod_spec, "containers")]
-    inits = [(_demand(c, p), c.get("restartPolicy") == "Always") for c, p in _containers(pod_spec, "initContainers")]
-    requests, limits = _aggregate(containers, inits, 0), _aggregate(containers, inits, 1)
-    demands = [*containers, *(demand for demand, _ in inits)] if inits else containers
-    pod_level = pod_spec.get("resources")
+    containers, first = _demands(pod_spec, "containers"), _demands(pod_spec, "initContainers")
+    always = [each.get("restartPolicy") == "Always" for each in pod_spec["initContainers"]] if first else ()
+    inits, demands = [*zip(first, always, strict=True)], [*containers, *first] if first else containers
+    pod_level, extra = pod_spec.get("resources"), _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
+    requests = limits = _aggregate(containers, inits, 0)
+    if extra or pod_level is not None or any(asked is not bound for asked, bound in demands):
+        limits = _aggregate(containers, inits, 1)
     if pod_level is not None:
         best_effort = _apply_pod_level(pod_level, requests, limits)
     else:
         best_effort = not any(map(_has_compute, demands))
-    extra = _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
     for name, amount in extra.items():
         requests[name] = requests.get(name, 0) + amount
         if limits.get(name):
@@ -192,24 +193,31 @@ def _name(limit_range: Mapping[str, Any]) -> str:
     return str((limit_range.get("metadata") or {}).get("name", ""))
 
 
-def _containers(pod_spec: Mapping[str, Any], field: str) -> Iterable[tuple[Mapping[str, Any], str]]:
+def _demands(pod_spec: Mapping[str, Any], field: str) -> list[Demand]:
+    """Return what each container of a list asks. Raises Unreadable."""
     containers = pod_spec.get(field)
     if containers is None:
-        return
+        return []
     if not isinstance(containers, list):
         raise Unreadable(f"spec.{field}", containers, "is not a list", "write a list of containers")
     if len(containers) > CONTAINERS_MAX:
         raise Unreadable(f"spec.{field}", len(containers), f"is more than {CONTAINERS_MAX} containers", "use more pods")
-    for index, container in enumerate(containers):
-        if not isinstance(container, dict):
-            raise Unreadable(f"spec.{field}[{index}]", container, "is not a container", "write a container object")
-        yield container, f"spec.{field}[{index}]"
+    found: list[Demand] = []
+    for container in containers:
+        try:
+            found.append(_demand(container))
+        except Unreadable as error:
+            raise Unreadable.of(error.problem.within(f"spec.{field}[{len(found)}]")) from None
+    return found
 
 
-def _demand(container: Mapping[str, Any], path: str) -> Demand:
-    _refuse_unknown(container, CONTAINER_FIELDS, path)
+def _demand(container: object) -> Demand:
+    """Return what a container asks. Raises Unreadable with a path from the container on."""
+    if not isinstance(container, dict):
+        raise Unreadable("", container, "is not a container", "write a container object")
+    _refuse_unknown(container, CONTAINER_FIELDS, "")
     resources = container.get("resources")
-    return _requirements(resources, f"{path}.resources") if resources else (_NOTHING, _NOTHING)
+    return _requirements(resources, ".resources") if resources else (_NOTHING, _NOTHING)
 
 
 def _requirements(resources: object, path: str) -> Demand:
@@ -220,9 +228,9 @@ def _requirements(resources: object, path: str) -> Demand:
         if resources[field]:
             fix = "ask extended resources such as nvidia.com/gpu in resources.limits instead"
             raise Unreadable(f"{path}.{field}", resources[field], "resources asked this way cannot be counted", fix)
-    limits = _amounts(resources.get("limits"), f"{path}.limits")
-    stated = resources.get("requests")
-    if not stated or stated == resources.get("limits"):
+    stated, bound = resources.get("requests"), resources.get("limits")
+    limits = _amounts(bound, f"{path}.limits")
+    if not stated or stated == bound:
         return limits, limits
     return {**limits, **_amounts(stated, f"{path}.requests")}, limits
 

@@ -49,6 +49,8 @@ def read(
     given_up = is_given_up(marks, uid)
     asking, dispatch = read_gang(kind, obj, context), _dispatch(kind, marks)
     gang, sites, admission = asking.gang, asking.sites, asking.admission
+    for pod_set in () if gang is None else gang.pod_sets:
+        pod_set.share_price()
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
     active = status.active(kind, obj)
     finished = status.finished(kind, obj)

@@ -135,7 +135,7 @@ def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> Pod
         spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
     runtime = context.runtime_classes.get(named(spec, "runtimeClassName"))
     overhead = None if runtime is None else runtime.overhead
-    return price(spec, overhead, default_priority_class=context.default_priority_class).interned()
+    return price(spec, overhead, default_priority_class=context.default_priority_class)
 
 
 def _scheduling(site: PodSetSite) -> Mapping[str, Any]:

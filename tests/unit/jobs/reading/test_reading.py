@@ -143,6 +143,12 @@ def test_the_default_priority_class_is_what_quota_scopes_see():
     assert record_of(load("job"), context).gang.pod_sets[0].price.priority_class == "usual"
 
 
+def test_what_is_kept_of_jobs_that_cost_the_same_is_one_price():
+    first, second = record_of(load("job")), record_of(load("job"))
+    price = first.gang.pod_sets[0].price
+    assert second.gang.pod_sets[0].price is price
+
+
 def test_limit_ranges_and_runtime_overhead_are_part_of_the_price():
     limit = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", "default": {"cpu": "3"}}]}}
     kata = {"metadata": {"name": "kata"}, "overhead": {"podFixed": {"cpu": "500m"}}}
