@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from webhook.errors import RequestError
-from webhook.wire.nesting import LEVELS_MAX, WRAPPING_LEVELS, fits, shallow, too_few_brackets
+from webhook.wire.nesting import LEVELS_MAX, LONG_BYTES, WRAPPING_LEVELS, fits, shallow, too_few_brackets
 
 API_VERSION: Final = "admission.k8s.io/v1"
 MESSAGE_CHARS_MAX: Final = 1024
@@ -29,6 +29,7 @@ WARNINGS_MAX: Final = 15
 BODY_BYTES_MAX: Final = 7 * 2**20
 """A legal review carries object and oldObject, each up to 3 MiB."""
 
+_SPEC: Final = b',"spec":{'
 _PREFIX: Final = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":'
 
 
@@ -143,7 +144,7 @@ class ReviewRequest:
     @property
     def object(self) -> Mapping[str, Any] | None:
         """The object as it would be stored; None when there is none (DELETE). Raises FieldError, RequestError."""
-        if self._object is None:
+        if self._object is None and (self.operation != "UPDATE" or not self._read_both()):
             self._object = self._decoded(self._raw_object, "object")
         return self._object
 
@@ -159,16 +160,46 @@ class ReviewRequest:
         """Whether the object is nested deeper than is read: what lies below is null in ``object``."""
         return not fits(bytes(self._raw_object))
 
-    def _decoded(self, raw: msgspec.Raw, field: str) -> Mapping[str, Any] | None:
+    def _read_both(self) -> bool:
+        """Read both objects of a change if they end alike, and return whether they do. Those of a long review are read in
+        turns of their own.
+        """
+        if len(self._body) > LONG_BYTES or not self._is_shallow():
+            return False
+        both = _with_one_spec(bytes(self._raw_object), bytes(self._raw_old_object))
+        if both is not None:
+            self._object, self._old_object = both
+        return both is not None
+
+    def _is_shallow(self) -> bool:
         # A look at the whole body mostly suffices for both objects.
         self._shallow = self._shallow or too_few_brackets(self._body, LEVELS_MAX)
+        return self._shallow
+
+    def _decoded(self, raw: msgspec.Raw, field: str) -> Mapping[str, Any] | None:
         try:
-            value = orjson.loads(memoryview(raw) if self._shallow else shallow(bytes(raw)))
+            value = orjson.loads(memoryview(raw) if self._is_shallow() else shallow(bytes(raw)))
         except orjson.JSONDecodeError as error:
             raise RequestError(400, f"request.{field} is not JSON: {error}") from None
         if value is not None and not isinstance(value, dict):
             raise FieldError(self.uid, f"request.{field} must be an object, not {type(value).__name__}", 422)
         return value
+
+
+def _with_one_spec(raw: bytes, old: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """Return two objects whose texts are the same from the spec on, which is one value then; None for any others.
+
+    Controllers and collectors leave the spec as it is, time and again, and it is most of an object. Where what is found
+    is no field of the objects themselves, one of the parts is no JSON.
+    """
+    (head, _, rest), (old_head, found, old_rest) = raw.partition(_SPEC), old.partition(_SPEC)
+    if not found or rest != old_rest:
+        return None
+    try:
+        both = orjson.loads(b"{" + _SPEC[1:] + rest)
+        return orjson.loads(head + b"}") | both, orjson.loads(old_head + b"}") | both
+    except orjson.JSONDecodeError:
+        return None
 
 
 def decode(body: bytes, *, cut: bool = False) -> ReviewRequest:

@@ -2,8 +2,10 @@
 
 import json
 from contextlib import suppress
+from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,6 +43,38 @@ def test_texts_are_made_printable_and_stay_as_they_are_when_they_are(text: str) 
     assert printable(shown, 256) == shown
 
 
+ODD: tuple[Any, ...] = ([], "text", 7, False)
+NESTED = st.recursive(
+    st.integers(0, 1) | st.sampled_from([',"spec":{"a":1}}', '"}', "{"]),
+    lambda inner: st.dictionaries(st.sampled_from(["a", "metadata", "spec", "status"]), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.sampled_from(["a", "metadata", "spec", "status"]), NESTED, max_size=4)
+
+
+@given(OBJECTS, OBJECTS, OBJECTS)
+def test_both_objects_of_a_change_are_read_whatever_they_have_in_common(now: Any, before: Any, both: Any) -> None:
+    request = decode(_changed(now | both, before | both))
+    assert (request.object, request.old_object) == (now | both, before | both)
+
+
+def test_a_spec_that_did_not_change_is_one_value_in_both() -> None:
+    before = job()
+    now = before | {"metadata": before["metadata"] | {"annotations": {"a": ',"spec":{'}}}
+    request = decode(_changed({"metadata": now.pop("metadata")} | now, {"metadata": before.pop("metadata")} | before))
+    assert request.object is not None
+    assert request.old_object is not None
+    assert request.object["spec"] is request.old_object["spec"]
+    assert request.object["metadata"] != request.old_object["metadata"]
+
+
+@pytest.mark.parametrize("objects", [(value, job()) for value in ODD] + [(job(), value) for value in ODD])
+def test_an_object_of_another_type_is_named(objects: tuple[Any, Any]) -> None:
+    request = decode(_changed(*objects))
+    with pytest.raises(FieldError, match=r"request\.(object|oldObject) must be an object"):
+        assert (request.object, request.old_object) == objects
+
+
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_decoder(body: bytes) -> None:
     _decoded(body)
@@ -63,6 +97,12 @@ def test_no_field_of_another_type_breaks_it(field: str, value: object) -> None:
     document = orjson.loads(review(job()))
     document["request"][field] = value
     _decoded(_dumps(document))
+
+
+def _changed(now: object, before: object) -> bytes:
+    document = orjson.loads(review(job()))
+    document["request"] |= {"object": now, "oldObject": before, "operation": "UPDATE"}
+    return orjson.dumps(document)
 
 
 def _dumps(document: object) -> bytes:
