@@ -22,7 +22,7 @@ def find_pod_sets(kind: JobKind, obj: Mapping[str, Any], context: ReadContext = 
         sites.extend(from_source(source, obj))
     if kind.reader is not None:
         sites = READERS[kind.reader](obj, context, sites)
-    names = {site.name for site in sites}
+    names = {site.name for site in sites} if kind.added else ()
     for added in kind.added:
         if added.version in ("", kind.version) and (not added.beside or added.beside in names):
             sites = [_with_added(site, added) if _gets(site.name, added) else site for site in sites]

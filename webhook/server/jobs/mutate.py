@@ -40,11 +40,11 @@ def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
     if rule is None:
         return _passed_over(rules, obj)
     queued = _with_default_queue(rules, kind, in_namespace)
-    gang = pending(rule if queued is in_namespace else GateRule.QUEUE_LABEL)
-    if queued is in_namespace and not corrects(rules.classes):
+    gang, corrected_too = pending(rule if queued is in_namespace else GateRule.QUEUE_LABEL), corrects(rules.classes)
+    if queued is in_namespace and not corrected_too:
         return patch(tuple(mark(kind, obj, rules.context(), gang)))
     stored = marked(kind, queued, rules.context(), gang)
-    if corrects(rules.classes):
+    if corrected_too:
         stored = corrected(rules, kind, stored)
     return patch(tuple(editing.diff(in_namespace, stored)))
 
