@@ -89,19 +89,14 @@ def too_few_brackets(raw: bytes, levels: int) -> bool:
     yet to close.
     """
     middle = len(raw) // 2
-    opened, closed = _number_of(b"{[", raw[:middle]), _number_of(b"}]", raw[middle:])
+    head, tail = raw[:middle], raw[middle:]
+    # Leaving them out takes a third of the time of ``count``, which looks at each byte.
+    opened = 2 * len(head) - len(head.replace(b"{", b"")) - len(head.replace(b"[", b""))
+    closed = 2 * len(tail) - len(tail.replace(b"}", b"")) - len(tail.replace(b"]", b""))
     if opened <= levels and closed <= levels:
         return True
     # Managed fields are full of empty maps, and nothing is inside these.
-    return opened - raw.count(b"{}", 0, middle) < levels and closed - raw.count(b"{}", middle) < levels
-
-
-def _number_of(brackets: bytes, raw: bytes) -> int:
-    """Return how many of two kinds of brackets there are. ``count`` looks at each byte, which takes three times as long
-    as to leave them out.
-    """
-    first, second = brackets[:1], brackets[1:]
-    return 2 * len(raw) - len(raw.replace(first, b"")) - len(raw.replace(second, b""))
+    return opened - head.count(b"{}") < levels and closed - tail.count(b"{}") < levels
 
 
 def _looked(raw: bytes, levels: int) -> Generator[None, None, bool]:

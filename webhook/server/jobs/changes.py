@@ -36,6 +36,7 @@ from webhook.server.review.job_facts import (
 )
 from webhook.untyped import paths
 from webhook.untyped.editing import drop
+from webhook.untyped.values import mapping
 from webhook.wire.admission_review import ReviewRequest
 
 _TELLING_ANNOTATIONS: Final = OWN_ANNOTATIONS.union(SIZING_ANNOTATIONS)
@@ -127,7 +128,7 @@ def _bears_marks(change: Change, gated_before: bool) -> bool:
 def _suspends_what_waits(change: Change) -> bool:
     """Return whether somebody writes a waiting job as it is stored, as who suspends it does: nothing else is said."""
     rules, kind, old = change.rules, change.kind, change.old
-    now, before = paths.find_mapping(change.obj, ("metadata",)), paths.find_mapping(old, ("metadata",))
+    now, before = mapping(change.obj.get("metadata")), mapping(old.get("metadata"))
     if now.get("annotations") != before.get("annotations") or now.get("finalizers") != before.get("finalizers"):
         return False
     if change.running or change.request.subresource or not is_suspended(kind, old):
@@ -149,11 +150,11 @@ def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
 
     The spec is told apart last: it is by far the largest.
     """
-    now, before = paths.find_mapping(obj, ("metadata",)), paths.find_mapping(old, ("metadata",))
+    now, before = mapping(obj.get("metadata")), mapping(old.get("metadata"))
     if now.get("labels") != before.get("labels") or now.get("ownerReferences") != before.get("ownerReferences"):
         return False
-    notes, noted = paths.find_mapping(now, ("annotations",)), paths.find_mapping(before, ("annotations",))
-    telling = (notes.keys() | noted.keys()) & _TELLING_ANNOTATIONS
+    notes, noted = mapping(now.get("annotations")), mapping(before.get("annotations"))
+    telling = (*_TELLING_ANNOTATIONS.intersection(notes), *_TELLING_ANNOTATIONS.intersection(noted))
     if any(notes.get(name) != noted.get(name) for name in telling):
         return False
     return bool(obj.get("spec") == old.get("spec"))
