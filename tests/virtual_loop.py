@@ -7,6 +7,7 @@ sockets that nobody opened left out. What is due at the same time runs in the or
 import asyncio
 from asyncio import base_events, events
 from contextvars import Context, copy_context
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -50,6 +51,9 @@ class VirtualLoop(async_solipsism.EventLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        # Each future and each task asks: called, ``bool`` says no without a frame of Python's.
+        self.get_debug = bool  # type: ignore[assignment,method-assign]
+        self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]
         self._resolution = self._selector.clock.resolution
         self._ticks = 0
         self._now = 0.0

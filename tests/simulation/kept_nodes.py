@@ -39,6 +39,8 @@ def without_room(nodes: Capacity, started: Iterable[Reservation]) -> str:
             if refused := [node for node in on if not kept.shapes[name].admits(nodes.nodes[node])]:
                 return f"{each} is to go to {refused}, which do not take its pods"
         touched |= {node for on in places.values() for node in on}
+    if not touched:
+        return ""
     used = {node: Counter[str]() for node in touched}
     for bound in nodes.all_bound():
         used.get(bound.node, Counter[str]()).update(bound.requests)

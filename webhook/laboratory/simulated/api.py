@@ -7,12 +7,12 @@ does while it is being cancelled.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
 from webhook import errors
+from webhook.core.model.frozen import frozen
 from webhook.kube.api import JSON, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.statuses import refusal
 from webhook.laboratory.simulated.faults import FaultPlan, Outcome
@@ -21,7 +21,7 @@ from webhook.laboratory.simulated.requests.refusals import Refused
 from webhook.laboratory.simulated.requests.router import Answer, Request, Router
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WritePoint:
     """A moment at which a process may be made to crash: just before a write is sent or just after it was answered."""
 
@@ -52,6 +52,8 @@ class SimulatedApi:
         self._thawed = asyncio.Event()
         self._thawed.set()
         self._severed = False
+        self._cut_off = False
+        """It is severed or frozen."""
         self._under_way: set[asyncio.Task[Any]] = set()
 
     # -- the seam ---------------------------------------------------------------------------------------------------
@@ -70,12 +72,14 @@ class SimulatedApi:
         """Send one request and return the body of a 2xx answer; see ``kube.api.Api.request``."""
         request = Request(method, path, query or {}, body or b"", content_type, self.user)
         if method == "GET" and self.faults is None:
-            await self._alive()
+            if self._cut_off:
+                await self._alive()
             return self._answered(await self._router.handle(request), accept, write=False)
         write = method != "GET"
         number = self._number(write)
         self._point(number, "before", request)
-        await self._alive()
+        if self._cut_off:
+            await self._alive()
         try:
             async with asyncio.timeout(timeout_seconds):
                 answer = await self._exchange(request, write)
@@ -88,7 +92,8 @@ class SimulatedApi:
             await self._alive()
             raise
         self._point(number, "after", request)
-        await self._alive()
+        if self._cut_off:
+            await self._alive()
         return self._answered(answer, accept, write=write)
 
     def _answered(self, answer: Answer, accept: str, *, write: bool) -> bytes:
@@ -114,7 +119,8 @@ class SimulatedApi:
                         break
                     if pause := plan.pause_seconds():
                         await asyncio.sleep(pause)
-                await self._alive()
+                if self._cut_off:
+                    await self._alive()
                 yield line
                 if plan is not None and plan.chance("watch ended", plan.rates.watch_ended):
                     return
@@ -132,15 +138,17 @@ class SimulatedApi:
 
         What was sent before is still applied; nobody learns of it.
         """
-        self._severed = True
+        self._severed = self._cut_off = True
 
     def freeze(self) -> None:
         """Stop delivering in both directions until ``thaw``; what waits is delivered then."""
         self._thawed.clear()
+        self._cut_off = True
 
     def thaw(self) -> None:
         """Deliver again."""
         self._thawed.set()
+        self._cut_off = self._severed
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
@@ -177,7 +185,7 @@ class SimulatedApi:
             case Outcome.LATE:
                 self._later(self._after(plan.late_seconds(), request))
                 raise errors.Unavailable(0, "Timeout", "injected: no answer in time", outcome_unknown=write)
-        answer = await self._sent(self._router.handle(request))
+        answer = await (self._sent(self._router.handle(request)) if write else self._read(request))
         if outcome is Outcome.DUPLICATED:
             self._later(self._after(plan.late_seconds(), request))
         await asyncio.sleep(plan.delay_seconds())
@@ -188,6 +196,14 @@ class SimulatedApi:
     async def _sent(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Let the server finish what it was sent even when the caller gives up or dies."""
         return await asyncio.shield(self._later(work))
+
+    async def _read(self, request: Request) -> Answer:
+        """Let the server answer what changes nothing, in as many turns of the loop as ``_sent`` takes."""
+        await asyncio.sleep(0)
+        answer = await self._router.handle(request)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return answer
 
     async def _after(self, seconds: float, request: Request) -> Answer:
         await asyncio.sleep(seconds)

@@ -115,7 +115,7 @@ class FaultPlan:
     def delay_seconds(self) -> float:
         """Return how long one message is under way."""
         most = self.rates.request_delay_seconds
-        return round(self.rng.uniform(0.0, most), 4) if most else 0.0
+        return round(most * self.rng.random(), 4) if most else 0.0
 
     def late_seconds(self) -> float:
         """Return how much later a late or second write arrives."""

@@ -7,6 +7,7 @@ read through the other with the version replaced and no other conversion.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 RELEASE: Final = 36
@@ -15,7 +16,7 @@ RELEASE: Final = 36
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resource:
     """One served resource of one version."""
 
@@ -41,17 +42,17 @@ class Resource:
     subresources: tuple[str, ...] = ()
     """Further subresources, for discovery and admission."""
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         """``group/version``, or the version alone in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def qualified(self) -> str:
         """``plural.group`` as messages name it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
-    @property
+    @cached_property
     def storage(self) -> tuple[str, str]:
         """Key of the store its objects live in."""
         return self.shares or (self.group, self.plural)

@@ -28,12 +28,15 @@ BUMP: Final = 1_000_000_000
 class Stored:
     """One version of one object, with its JSON text on demand."""
 
-    __slots__ = ("_raw", "object", "revision")
+    __slots__ = ("_raw", "key", "object", "revision")
 
     def __init__(self, item: Json, revision: int) -> None:
         self.object = item
         self.revision = revision
         self._raw: bytes | None = None
+        metadata = item["metadata"]
+        self.key: Key = (metadata.get("namespace", ""), metadata["name"])
+        """Namespace and name."""
 
     @property
     def raw(self) -> bytes:
@@ -46,12 +49,6 @@ class Stored:
         """Return the object as a new dict that may be changed."""
         fresh: Json = orjson.loads(self.raw)
         return fresh
-
-    @property
-    def key(self) -> Key:
-        """Namespace and name."""
-        metadata = self.object["metadata"]
-        return metadata.get("namespace", ""), metadata["name"]
 
     @property
     def labels(self) -> dict[str, str]:

@@ -8,12 +8,12 @@ real server does that too, under load it is the normal case.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from math import inf
 from typing import Final
 
 import orjson
 
+from webhook.core.model.frozen import frozen
 from webhook.laboratory.simulated.objects.conversion import as_served
 from webhook.laboratory.simulated.objects.resources import Resource
 from webhook.laboratory.simulated.objects.store import Event, EventType, Store, Stored
@@ -25,7 +25,7 @@ BACKLOG: Final = 10_000
 """Lines that may wait for a slow reader before it is cut off."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Selection:
     """Which objects of a kind a list or watch is about."""
 

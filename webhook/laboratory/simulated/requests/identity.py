@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from webhook.laboratory.simulated.requests.refusals import Json
@@ -9,7 +10,7 @@ from webhook.laboratory.simulated.requests.refusals import Json
 _ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class User:
     """One caller, as admission reviews name it."""
 
@@ -34,9 +35,9 @@ class User:
         """Return a service account."""
         return cls.named(f"{_ACCOUNT_PREFIX}{namespace}:{name}")
 
-    @property
+    @cached_property
     def info(self) -> Json:
-        """The ``userInfo`` of an admission review."""
+        """The ``userInfo`` of an admission review; not to be changed."""
         shown: dict[str, Any] = {"username": self.name, "uid": self.uid, "groups": list(self.groups)}
         if self.extra:
             shown["extra"] = {key: list(values) for key, values in self.extra.items()}
@@ -53,6 +54,7 @@ NAMESPACE_CONTROLLER: Final = User.service_account("kube-system", "namespace-con
 QUOTA_CONTROLLER: Final = User.service_account("kube-system", "resourcequota-controller")
 
 
+@lru_cache(maxsize=1024)
 def kubelet(node: str) -> User:
     """Return the identity of a node's kubelet."""
     return User.named(f"system:node:{node}")

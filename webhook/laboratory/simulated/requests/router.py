@@ -7,6 +7,7 @@ from typing import Final
 
 import orjson
 
+from webhook.core.model.frozen import frozen
 from webhook.core.notation.names import SYSTEM_NAMESPACE
 from webhook.kube.api import APPLY_PATCH, MERGE_PATCH
 from webhook.laboratory.simulated.objects.resources import Resource
@@ -39,7 +40,7 @@ _OURS: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:"
 _API_SERVICES: Final = ("apiregistration.k8s.io", "apiservices")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """One request to the API server."""
 
@@ -60,7 +61,7 @@ class Answer:
     warnings: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Target:
     resource: Resource
     namespace: str | None
@@ -135,7 +136,7 @@ class Router:
     # -- dispatch ---------------------------------------------------------------------------------------------------
 
     async def _handle(self, request: Request) -> Answer:
-        if request.method == "GET" and "/namespaces/" not in request.path:
+        if request.method == "GET" and request.path not in self._targets and "/namespaces/" not in request.path:
             known = discovery.document(self.server.registry, request.path, self._aggregated(), self.server.release)
             if known is not None:
                 return Answer(200, known)
