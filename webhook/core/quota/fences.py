@@ -60,7 +60,7 @@ class Fences:
 
     def put_fence(self, fence: Fence) -> None:
         """Add or replace one ResourceQuota."""
-        space = self._namespaces.setdefault(fence.namespace, _Namespace())
+        space = self._space(fence.namespace)
         space.fences[fence.name] = fence
         self._recount(space, fence)
 
@@ -74,14 +74,26 @@ class Fences:
 
     def put_pod(self, pod: PodRecord) -> None:
         """Add or replace one pod."""
-        self.drop_pod(pod.namespace, pod.uid)
-        space = self._namespaces.setdefault(pod.namespace, _Namespace())
-        self._claims(space, pod.gang, -1, pod.pod_set)
+        space = self._space(pod.namespace)
+        known = space.pods.pop(pod.uid, None)
+        if known is not None and _counts_as(known) == _counts_as(pod):
+            # Most changes are of what nobody counts here: conditions, and where it runs.
+            space.pods[pod.uid] = pod
+            if pod.gang is not None:
+                members = space.members[pod.gang]
+                members[pod.uid] = members.pop(pod.uid)
+            return
+        sets = dict.fromkeys((each.gang, each.pod_set) for each in (known, pod) if each is not None)
+        for gang, pod_set in sets:
+            self._claims(space, gang, -1, pod_set)
+        if known is not None:
+            self._discount(space, known)
         space.pods[pod.uid] = pod
         if pod.gang is not None:
             space.members.setdefault(pod.gang, {})[pod.uid] = None
         self._count_pod(space, pod, 1)
-        self._claims(space, pod.gang, 1, pod.pod_set)
+        for gang, pod_set in sets:
+            self._claims(space, gang, 1, pod_set)
 
     def drop_pod(self, namespace: str, uid: str) -> None:
         """Forget one pod."""
@@ -89,11 +101,7 @@ class Fences:
         pod = None if space is None else space.pods.pop(uid, None)
         if space is not None and pod is not None:
             self._claims(space, pod.gang, -1, pod.pod_set)
-            if pod.gang is not None:
-                space.members[pod.gang].pop(uid, None)
-                if not space.members[pod.gang]:
-                    del space.members[pod.gang]
-            self._count_pod(space, pod, -1)
+            self._discount(space, pod)
             self._claims(space, pod.gang, 1, pod.pod_set)
             self._tidy(namespace, space)
 
@@ -102,7 +110,7 @@ class Fences:
 
         None leaves them as they are known.
         """
-        uid, space = reservation.uid, self._namespaces.setdefault(reservation.namespace, _Namespace())
+        uid, space = reservation.uid, self._space(reservation.namespace)
         self._claims(space, uid, -1)
         space.reservations[uid] = reservation
         space.reclaimed[uid] = space.reclaimed.get(uid, {}) if reclaimed is None else reclaimed
@@ -153,6 +161,12 @@ class Fences:
                 self.put_reservation(wanted)
                 new.append(wanted)
         return new
+
+    def _space(self, namespace: str) -> _Namespace:
+        space = self._namespaces.get(namespace)
+        if space is None:
+            space = self._namespaces[namespace] = _Namespace()
+        return space
 
     def _tidy(self, namespace: str, space: _Namespace) -> None:
         """Forget a namespace of which nothing is left."""
@@ -320,6 +334,13 @@ class Fences:
         largest = sorted(((amount, name) for name, amount in held.items() if amount), reverse=True)[:3]
         return tuple(Holder(name, amount) for amount, name in largest)
 
+    def _discount(self, space: _Namespace, pod: PodRecord) -> None:
+        if pod.gang is not None:
+            space.members[pod.gang].pop(pod.uid, None)
+            if not space.members[pod.gang]:
+                del space.members[pod.gang]
+        self._count_pod(space, pod, -1)
+
     def _count_pod(self, space: _Namespace, pod: PodRecord, sign: int) -> None:
         if pod.live and pod.gang is not None:
             key = (pod.gang, pod.pod_set)
@@ -359,6 +380,11 @@ class Fences:
             _accumulate(claimed, claim, 1)
             _hold(held, (uid, False), claim, 1)
         space.used[fence.name], space.claimed[fence.name], space.held[fence.name] = used, claimed, held
+
+
+def _counts_as(pod: PodRecord) -> tuple[object, ...]:
+    """Return all of a pod that anything here follows from."""
+    return pod.gang, pod.pod_set, pod.price, pod.terminal, pod.terminating, pod.gated
 
 
 def _hold(

@@ -16,6 +16,7 @@ from webhook.core.reasons.barriers import FenceFull, reason_of
 
 GPU = "requests.nvidia.com/gpu"
 ONE_GPU = PodPrice({"nvidia.com/gpu": 1000, "cpu": 1000}, {"nvidia.com/gpu": 1000})
+TWO_GPUS = replace(ONE_GPU, requests={"nvidia.com/gpu": 2000, "cpu": 1000})
 
 
 def gang(count: int, quorum: int | None = None) -> Gang:
@@ -241,7 +242,7 @@ def test_a_gang_that_fits_no_empty_namespace_is_known_at_once(fences: Fences) ->
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["put_pod", "drop_pod", "reserve", "release", "fence", "unfence"]),
+        st.sampled_from(["put_pod", "resize", "drop_pod", "reserve", "release", "fence", "unfence"]),
         st.integers(0, 3),
         st.booleans(),
         st.sampled_from(["Pending", "Running", "Succeeded"]),
@@ -261,6 +262,9 @@ def test_incremental_totals_equal_a_fresh_count(events: list[tuple[str, int, boo
                 pods[number] = pod(number, member=member, phase=phase, node="node-1", terminating=terminating)
                 if number == 3 and phase == "Pending":
                     pods[number] = gated(number)
+                kept.put_pod(pods[number])
+            case "resize" if number in pods:
+                pods[number] = replace(pods[number], price=TWO_GPUS if member else ONE_GPU, ready=terminating)
                 kept.put_pod(pods[number])
             case "drop_pod":
                 pods.pop(number, None)
@@ -315,6 +319,22 @@ def test_a_pod_of_a_gang_of_hundreds_of_pod_sets_costs_no_more_than_another(fenc
             fences.drop_pod("ns", f"pod-{number}")
 
     counted(come_and_go)
+
+
+def test_a_pod_is_counted_again_only_when_it_counts_as_something_else(fences: Fences) -> None:
+    """It is told of each condition, and what it asks was counted twice each time."""
+    fences.put_fence(Fence("ns", "wide", {f"requests.example.com/{number}": 1000 for number in range(500)}))
+    fences.put_reservation(reservation(3))
+    for number in range(3):
+        fences.put_pod(pod(number, node="node-1"))
+
+    def told() -> None:
+        for number in range(3_000):
+            fences.put_pod(pod(number % 3, node="node-1", ready=number % 2 == 0))
+
+    counted(told)
+    assert [each.name for each in fences.pods_of("ns", "uid")] == ["pod-0", "pod-1", "pod-2"], "as they were told last"
+    assert [each.name for each in fences.pods_of("ns", "uid") if each.ready] == ["pod-1"]
 
 
 def test_a_refusal_costs_the_same_however_many_pods_a_namespace_has(fences: Fences) -> None:
