@@ -186,10 +186,14 @@ class Occupancy:
             # It was taken for another gang's, or for a loose one, before its controller was read.
             self.drop_pod(pod.uid)
             known = None
+        bound = Bound(pod.node, self._requests(pod), pod.gang, pod.pod_set, pod.owner_uid)
+        if bound == known:
+            # Most changes of a pod are of what is nothing to its node.
+            return
         if known is None and pod.owner_uid in self._daemons:
             self._served[pod.owner_uid, pod.node] += 1
             self._expecting[pod.node] = None
-        self.capacity.bind(pod.uid, Bound(pod.node, self._requests(pod), pod.gang, pod.pod_set, pod.owner_uid))
+        self.capacity.bind(pod.uid, bound)
         if pod.gang is not None:
             self._unsettled.add(pod.gang)
         if min(self.capacity.spare(pod.node).values()) < 0:

@@ -104,6 +104,18 @@ def test_a_reservation_is_allotted_what_it_has_no_bound_pods_for() -> None:
     assert cluster.cpus() == {"a": 4, "b": 4}
 
 
+def test_who_has_a_pod_that_became_ready_is_not_looked_at_again() -> None:
+    """Nothing of its node has changed; its gang was allotted all its places anew at each condition of each pod."""
+    cluster = Cluster()
+    cluster.set_reservations({"g": entry("g")})
+    cluster.put_pod(pod("g-0", "b", 2, gang="g", pod_set="main"))
+    cluster.settled()
+    cluster.put_pod(pod("g-0", "b", 2, gang="g", pod_set="main", phase="Running", ready=True))
+    assert cluster.changes == 0
+    cluster.put_pod(pod("g-0", "b", 3, gang="g", pod_set="main", phase="Running", ready=True))
+    assert cluster.changes == 1, "it was resized"
+
+
 def test_the_room_of_a_pod_that_has_gone_is_kept_for_its_replacement() -> None:
     cluster = Cluster()
     cluster.set_reservations({"g": entry("g")})
