@@ -12,6 +12,7 @@ import orjson
 
 from webhook.cluster import feeds
 from webhook.cluster.nodes import node
+from webhook.core.ledger import text as ledger_text
 from webhook.core.model.gang import PodPrice
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods import pod
@@ -40,7 +41,8 @@ PRICES: Final[tuple[tuple[Any, str], ...]] = tuple(
 @contextmanager
 def read_once() -> Iterator[None]:
     """Keep what was read until the story is over."""
-    others = ((job, "read"), (informer, "read_metadata"), (nesting, "shallow"))
+    others = ((ledger_text, "_decode_key"), (job, "read"), (informer, "read_metadata"), (nesting, "shallow"))
+    decode_key = ledger_text._decode_key
     usual = [(module, name, getattr(module, name)) for module, name in (*OF_BYTES, *PRICES, *others)]
     price = _kept_prices(pod_requests.price)
     try:
@@ -49,6 +51,7 @@ def read_once() -> Iterator[None]:
         for module, name in PRICES:
             setattr(module, name, price)
         setattr(informer, "read_metadata", _kept_of_one(read_metadata))  # noqa: B010 - it is looked up there
+        ledger_text._decode_key = _kept_entry(decode_key)
         nesting.shallow = _kept_cut(nesting.shallow)
         job.read = _Jobs(job.read)  # type: ignore[assignment]
         yield
@@ -78,6 +81,18 @@ def _kept_of_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if found is None:
             found = known[id(raw)] = (raw, function(raw))
         return found[1]
+
+    return read
+
+
+def _kept_entry(function: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+    known: dict[tuple[str, str], Any] = {}
+
+    def read(key: str, text: str) -> Any:
+        found = known.get((key, text))
+        if found is None:
+            found = known[key, text] = function(key, text)
+        return found
 
     return read
 

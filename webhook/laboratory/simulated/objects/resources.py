@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+import orjson
+
 RELEASE: Final = 36
 """The minor release of Kubernetes that a simulated cluster is, unless told otherwise."""
 
@@ -56,6 +58,11 @@ class Resource:
     def storage(self) -> tuple[str, str]:
         """Key of the store its objects live in."""
         return self.shares or (self.group, self.plural)
+
+    @cached_property
+    def head(self) -> bytes:
+        """How the JSON of its objects begins."""
+        return orjson.dumps({"kind": self.kind, "apiVersion": self.api_version})[:-1] + b","
 
     @property
     def path(self) -> str:

@@ -64,6 +64,7 @@ class Watch:
         self._ended = False
         self._after = 0
         """Revision that the reader has seen. A server that was set back says nothing until it is there again."""
+        self._selects_all = selection == Selection()
         store.on_restore[self.end] = None
         self._unsubscribe = store.subscribe(self._take, resource.storage)
 
@@ -153,6 +154,8 @@ class Watch:
             self._push(b'{"type":"%b","object":%b}\n' % (kind.encode(), render(self.resource, event.current)))
 
     def _seen_as(self, event: Event) -> EventType | None:
+        if self._selects_all:
+            return event.type
         now = event.type != "DELETED" and self._selection.holds(event.current)
         before = event.previous is not None and self._selection.holds(event.previous)
         if now:

@@ -380,8 +380,7 @@ def _item(resource: Resource, stored: Stored) -> bytes:
     raw = render(resource, stored)
     if resource.custom:
         return raw
-    head = orjson.dumps({"kind": resource.kind, "apiVersion": resource.api_version})[:-1] + b","
-    return b"{" + raw[len(head) :] if raw.startswith(head) else raw
+    return b"{" + raw[len(resource.head) :] if raw.startswith(resource.head) else raw
 
 
 def _one(status: int, resource: Resource, stored: Stored) -> Answer:
