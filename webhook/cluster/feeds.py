@@ -203,7 +203,12 @@ class Feeds:
 
     async def _note_synced(self, name: str, informer: "Informer[Any]") -> None:
         await informer.synced.wait()
-        self._survey()
+        if any(each.refusal for each in self.informers.values()) or self.view.unread or self.view.outdated:
+            self._survey()
+        else:
+            # With a hundred feeds a start would look a hundred times at each.
+            self.view.unsynced.discard(name)
+            self._wake()
         if name in NEEDED and not informer.served:
             log.error(
                 "feed.needed_not_served", feed=name, remedy="run Kubernetes 1.30 or newer; look at its API server"
@@ -220,8 +225,7 @@ class Feeds:
         found = survey(self.informers, self.kinds)
         self.view.unsynced.clear()
         self.view.unsynced.update(found.unsynced)
-        moved, self._moved = self._moved, asyncio.Event()
-        moved.set()
+        self._wake()
         if (found.unread, found.outdated) != (self.view.unread, self.view.outdated):
             if found.unread or found.outdated:
                 log.error("feed.unread", unread=found.unread, outdated=found.outdated)
@@ -229,6 +233,10 @@ class Feeds:
                 log.info("feed.all_read")
             self.view.unread, self.view.outdated = found.unread, found.outdated
             self.listener.unread_changed()
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
     # -- one method a kind of object --------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from tests.unit.controllers.ledger.keepers import Stage, reservation
 from tests.unit.server.reviews import review
 from webhook.assembly import reconciler, webhook
 from webhook.clock import LoopClock
+from webhook.cluster import feeds, unread
+from webhook.cluster.unread import Survey
 from webhook.config import Config
 from webhook.dialects import config_map
 from webhook.dialects.fragment import Fragment
@@ -42,6 +44,26 @@ async def test_a_webhook_goes_by_the_ledger_of_a_backup_that_was_restored(bumped
         cluster.restore(backup, bumped=bumped)
         await asyncio.sleep(90)
         assert parts.view.ledger == await stage.stored()
+        running.cancel()
+
+
+async def test_a_start_looks_at_each_feed_once_where_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a hundred feeds it looked a hundred times at each."""
+    looked: list[int] = []
+    survey = unread.survey
+
+    def counted(*asked: Any) -> Survey:
+        looked.append(1)
+        return survey(*asked)
+
+    monkeypatch.setattr(feeds, "survey", counted)
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        assert len(parts.view.unsynced) == len(parts.feeds.informers)
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(5)
+        assert parts.view.synced
+        assert not looked
         running.cancel()
 
 
