@@ -94,14 +94,18 @@ class View:
 
     def put_job(self, record: JobRecord) -> None:
         """Add or replace one job object."""
-        self.jobs[record.uid] = record
+        before, self.jobs[record.uid] = self.jobs.get(record.uid), record
         self._note_moved((record.uid,))
         self.job_names[(record.kind, record.namespace, record.name)] = record.uid
         reservation = self.fences.reservation(record.namespace, record.uid)
         if reservation is not None:
             self.fences.give_back(record.namespace, record.uid, record.given_back(reservation))
-            if self.nodes is not None:
+            if self.nodes is not None and (before is None or self._placed_by(before) != self._placed_by(record)):
                 self.nodes.touch(record.uid)
+
+    def _placed_by(self, job: JobRecord) -> tuple[object, ...]:
+        """Return all of a job that its pods' places follow from."""
+        return job.gang, job.reclaimed, job.spared, job.runs_again, job.finished, job.deleting
 
     def drop_job(self, record: JobRecord) -> None:
         """Forget one job object; a successor of the same name is left alone."""

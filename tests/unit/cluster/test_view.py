@@ -6,6 +6,7 @@ import pytest
 
 from tests.fuzz.costs import counted
 from tests.unit.jobs.records import waiting_job
+from webhook.cluster.nodes.occupancy import Held, Occupancy
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet
@@ -41,6 +42,23 @@ def test_a_job_that_changes_costs_nothing_for_the_pods_that_it_has() -> None:
     for number in range(20_000):
         view.put_pod(PodRecord(f"pod-{number}", "ns", f"pod-{number}", 1, ONE, gang="uid", owner_uid="uid"))
     counted(lambda: view.put_controller("uid", "ns", ""))
+
+
+def test_a_job_has_its_places_looked_at_again_when_it_asks_or_gives_back_something_else() -> None:
+    """Its controller writes its status at each change of each pod."""
+    nodes = Occupancy()
+    view, running = View(nodes=nodes), replace(TWO_ENDED, reclaimed={})
+    view.put_job(running)
+    view.set_ledger(Ledger(1, 1, {"uid": RESERVED}))
+    nodes.settle((), {})
+    nodes.settle([Held(each, {}, GANG) for each in nodes.unsettled()], {})
+    view.put_job(replace(running, resource_version=2, active=3, ready=True))
+    assert nodes.changes == 0
+    wider = replace(GANG, pod_sets=(PodSet("main", 3, ONE, node_selector={"pool": "a"}),))
+    for changed in (replace(TWO_ENDED, resource_version=3), replace(TWO_ENDED, resource_version=4, gang=wider)):
+        view.put_job(changed)
+        assert nodes.changes == 1
+        nodes.settle([Held(each, {}, GANG) for each in nodes.unsettled()], {})
 
 
 def test_pods_that_were_read_before_the_owner_of_their_controller_are_told_whose_they_are() -> None:

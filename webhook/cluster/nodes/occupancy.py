@@ -309,7 +309,8 @@ class Occupancy:
             own = places[name] = self._kept(places.get(name, Counter()), shape, missing)
             self._keep(uid, shapes, places)
             meant = [node for pod_set, node in vacated if pod_set == name]
-            meant += (Counter(each.places) - here - own).elements()
+            if each.places:
+                meant += (Counter(each.places) - here - own).elements()
             owed = Counter(meant[: max(0, missing - own.total())])
             for node in owed:
                 # Others may be kept room there by now, of which its entry says nothing.
@@ -380,6 +381,8 @@ class Occupancy:
     def _kept(self, own: Counter[str], shape: Shape, missing: int) -> Counter[str]:
         """Return what remains of the places that a pod set had until now, of which so many pods are to come."""
         # A node was cordoned, or is not ready, or gone: what was to go there goes elsewhere. Or others' pods came.
+        if not own:
+            return Counter()
         own = Counter(
             {
                 node: pods - min(pods, self._too_many(node, shape))
@@ -394,7 +397,10 @@ class Occupancy:
 
     def _keep(self, uid: str, shapes: Mapping[str, Shape], places: Mapping[str, Counter[str]]) -> None:
         """Have just these places allotted to a gang."""
-        known, now = self.capacity.allotments.get(uid), {name: dict(+own) for name, own in places.items()}
+        known, now = (
+            self.capacity.allotments.get(uid),
+            {name: {node: pods for node, pods in own.items() if pods > 0} for name, own in places.items()},
+        )
         if now != ({} if known is None else known.places):
             self.capacity.withdraw(uid)
             if any(now.values()):
