@@ -24,6 +24,7 @@ import asyncio
 import random
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -141,7 +142,7 @@ class Feeds:
             path,
             decode,
             name=name,
-            on_change=lambda old, new: on_change(name, old, new),
+            on_change=partial(on_change, name),
             field_selector=field_selector,
             label_selector=label_selector,
             rng=self.rng,

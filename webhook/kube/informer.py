@@ -365,7 +365,8 @@ class Informer(Generic[R]):
             async for line in lines:
                 self._tell(self._event_changes(await shallow_with_pauses(line, LEVELS_MAX + 1)))
                 self.heard_seconds, self._said = loop.time(), ""
-                self._not_refused()
+                if self._refusals:
+                    self._not_refused()
                 number += 1
                 if number % BATCH == 0:
                     # Lines that arrived together are handed over without a pause in between.

@@ -103,7 +103,7 @@ class Store(Generic[R]):
         key = (new.namespace, new.name)
         self._listed.add(key)
         old = self._records.get(key)
-        if old == new:
+        if old is new or old == new:
             return ()
         self._records[key] = new
         return _replaced(old, new)
