@@ -105,7 +105,7 @@ def test_a_reservation_is_allotted_what_it_has_no_bound_pods_for() -> None:
 
 
 def test_who_has_a_pod_that_became_ready_is_not_looked_at_again() -> None:
-    """Nothing of its node has changed; its gang was allotted all its places anew at each condition of each pod."""
+    """Nothing of its node has changed; its gang was given all its places again at each condition of each pod."""
     cluster = Cluster()
     cluster.set_reservations({"g": entry("g")})
     cluster.put_pod(pod("g-0", "b", 2, gang="g", pod_set="main"))
