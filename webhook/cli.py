@@ -69,9 +69,9 @@ def explain(
 
     Exits with 2 when Tutti knows nothing of that name.
     """
-    from webhook.commands.show import command  # noqa: PLC0415
+    from webhook.commands.show import gang  # noqa: PLC0415
 
-    asyncio.run(command.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
+    asyncio.run(gang.explain(job if name is None else f"{job}/{name}", namespace, kubeconfig))
 
 
 Jobs = Annotated[
@@ -129,9 +129,9 @@ def queues(
 
     If you may not see the whole cluster, you see the queues of your namespace.
     """
-    from webhook.commands.show import command  # noqa: PLC0415
+    from webhook.commands.show import queues as tree  # noqa: PLC0415
 
-    asyncio.run(command.queues(kubeconfig, name=name, namespace=namespace, sort=sort, output=output))
+    asyncio.run(tree.show(kubeconfig, name=name, namespace=namespace, sort=sort, output=output))
 
 
 @app.command(rich_help_panel=_FILES)
@@ -231,17 +231,17 @@ def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(h
 @app.command(rich_help_panel=_INSTALLATION)
 def ledger(kubeconfig: KubeconfigOption = None) -> None:
     """Show the ledger: who leads, and every reservation."""
-    from webhook.commands.show import command  # noqa: PLC0415
+    from webhook.commands.show import ledger as stored  # noqa: PLC0415
 
-    asyncio.run(command.ledger(kubeconfig))
+    asyncio.run(stored.show(kubeconfig))
 
 
 @app.command(rich_help_panel=_INSTALLATION)
 def status(kubeconfig: KubeconfigOption = None) -> None:
     """Say whether Tutti is well: webhook, reconciler, who leads, certificates, ledger, queues. Exits with 1 if not."""
-    from webhook.commands.show import command  # noqa: PLC0415
+    from webhook.commands.show import health  # noqa: PLC0415
 
-    raise typer.Exit(0 if asyncio.run(command.status(kubeconfig)) else 1)
+    raise typer.Exit(0 if asyncio.run(health.show(kubeconfig)) else 1)
 
 
 @app.command(rich_help_panel=_INSTALLATION)
@@ -256,21 +256,31 @@ def uninstall(
     asyncio.run(removal.give_back(kubeconfig, config, dry_run=dry_run))
 
 
-def _add_process(name: str, summary: str) -> None:
-    @app.command(name, help=summary, rich_help_panel=_PROCESSES)
-    def _command(config: ConfigOption = None) -> None:
-        from webhook import processes  # noqa: PLC0415
-        from webhook.config import load  # noqa: PLC0415
+@app.command("webhook", rich_help_panel=_PROCESSES)
+def serve_webhook(config: ConfigOption = None) -> None:
+    """Serve the admission webhook."""
+    from webhook.processes import running  # noqa: PLC0415
+    from webhook.processes import webhook as process  # noqa: PLC0415
 
-        processes.run_process(processes.SERVE[name], load(config))
+    running.run(process.serve_webhook, config)
 
 
-for _name, _summary in {
-    "webhook": "Serve the admission webhook.",
-    "reconciler": "Run the reconciler: one replica leads, the others follow; all serve the read API.",
-    "hub": "Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md.",
-}.items():
-    _add_process(_name, _summary)
+@app.command("reconciler", rich_help_panel=_PROCESSES)
+def serve_reconciler(config: ConfigOption = None) -> None:
+    """Run the reconciler: one replica leads, the others follow; all serve the read API."""
+    from webhook.processes import reconciler as process  # noqa: PLC0415
+    from webhook.processes import running  # noqa: PLC0415
+
+    running.run(process.serve_reconciler, config)
+
+
+@app.command("hub", rich_help_panel=_PROCESSES)
+def serve_hub(config: ConfigOption = None) -> None:
+    """Run a hub: place the jobs of its cluster whole in one of many clusters; see docs/fleet.md."""
+    from webhook.processes import hub as process  # noqa: PLC0415
+    from webhook.processes import running  # noqa: PLC0415
+
+    running.run(process.serve_hub, config)
 
 
 app.add_typer(policy_app, name="policy", rich_help_panel=_FILES)

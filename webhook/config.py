@@ -1,6 +1,7 @@
 """Every knob, with unit, bound and default. Read from one YAML file; unknown keys are refused by name."""
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -11,6 +12,8 @@ from webhook.core.model.settings import EngineSettings, Transformation, UsageDec
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
 from webhook.errors import WrongInput, in_words
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import of_hub, with_custom
 from webhook.jobs.pricing.context import NetworkTier
 from webhook.jobs.pricing.injections import AddedContainer
 from webhook.kueue_settings import (
@@ -201,6 +204,12 @@ def engine_settings(config: Config) -> EngineSettings:
         if sharing is None
         else UsageDecay(sharing.usage_half_life_time, sharing.usage_sampling_interval, sharing.resource_weights),
     )
+
+
+def job_kinds(config: Config) -> Mapping[str, JobKind]:
+    """Return the shipped job kinds and those of the configuration. Raises WrongInput."""
+    kinds = with_custom(config.kinds)
+    return of_hub(kinds) if config.hub else kinds
 
 
 def load(path: Path | None) -> Config:

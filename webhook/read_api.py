@@ -22,7 +22,7 @@ from webhook.core.reasons.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.kube.api import Api
 from webhook.server.http.listener import Connections, serve
-from webhook.server.http.tls import BadCertificate, ServingCertificate
+from webhook.server.http.tls import BadCertificate, ServingCertificate, certificate_problems
 from webhook.visibility.documents.milestones import Chronicle
 from webhook.visibility.documents.queue_writer import QueueWriter
 from webhook.visibility.documents.reporter import Reporter
@@ -32,8 +32,6 @@ from webhook.visibility.http.app import build_app
 from webhook.visibility.http.front_proxy import FrontProxy
 
 RETRY_SECONDS: Final = 2.0
-EXPIRY_WARNING_SECONDS: Final = 3600.0
-"""A certificate that ends sooner was not renewed by whoever should have."""
 
 log = structlog.get_logger(__name__)
 
@@ -103,12 +101,6 @@ def read_api(
     workloads = WorkloadWriter(cache, view, engine, kinds, chronicle, reason, start)
     queues = QueueWriter(cache, view, queue_counts, policy_objects)
     return ReadApi(cache, Reporter(workloads, queues, chronicle), view, clock)
-
-
-def certificate_problems(certificate: ServingCertificate, clock: Clock) -> list[str]:
-    """Return that a certificate ends soon, if it does."""
-    left = certificate.certificate_expiry() - clock.now()
-    return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []
 
 
 async def _certificate(cert_dir: Path, clock: Clock) -> ServingCertificate:

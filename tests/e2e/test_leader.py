@@ -29,7 +29,7 @@ from tests.e2e.queues import (
 from tests.e2e.watching import Watch
 from webhook.core.notation import names
 from webhook.dialects.elastic_quota_tree import QUEUE_NAMESPACE
-from webhook.visibility.documents.queue import FULL_NAME
+from webhook.visibility.http.group import FULL_NAME
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 GANGS: Final = 24

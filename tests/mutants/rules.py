@@ -125,7 +125,7 @@ MUTANTS: Final = (
     Mutant(
         "1",
         "jobs prove how far the ledger had come",
-        "webhook/assembly.py",
+        "webhook/parts/reconciler.py",
         "        proved_seq=lambda: rebuild.proved_seq(view),\n",
         "",
         WITNESS_TESTS,
@@ -335,7 +335,7 @@ MUTANTS: Final = (
     Mutant(
         "7",
         "the watchdog is told of each renewal",
-        "webhook/processes.py",
+        "webhook/processes/reconciler.py",
         "        on_renewed=lambda deadline: watchdog.feed(deadline + HUNG_SECONDS),\n",
         "",
         f"{UNIT}/test_processes.py",

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook import assembly, processes
 from webhook.clock import Clock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.http import HttpFrontEnd
 from webhook.laboratory.simulated.requests.identity import ADMIN
+from webhook.parts.reconciler import ReconcilerParts, reconciler
+from webhook.processes import reconciler as reconciling
 
 PATIENCE_SECONDS = 30.0
 
@@ -63,7 +64,7 @@ async def process(directory: Path) -> AsyncIterator[None]:
         await front.start()
         listen = {"host": "127.0.0.1", "webhook_port": 0, "visibility_port": 0, "health_port": 0}
         config = Config(kubeconfig=kubeconfig(directory, front.url), cert_dir=directory, listen=listen, identity="one")
-        running = asyncio.create_task(processes.serve_reconciler(config, stop))
+        running = asyncio.create_task(reconciling.serve_reconciler(config, stop))
         async with asyncio.timeout(PATIENCE_SECONDS):
             yield
             stop.set()
@@ -75,7 +76,7 @@ async def test_a_leader_feeds_its_watchdog_and_disarms_it_before_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watchdog = Noted()
-    monkeypatch.setattr(processes, "Watchdog", lambda: watchdog)
+    monkeypatch.setattr(reconciling, "Watchdog", lambda: watchdog)
     async with process(tmp_path):
         await watchdog.fed.wait()
     assert watchdog.told[0] == "start"
@@ -86,15 +87,15 @@ async def test_a_leader_counts_on_when_the_clock_of_its_machine_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the time of every gang with a run-time limit would be used up at once."""
-    watchdog, made, wall = Noted(), assembly.reconciler, time.time
+    watchdog, made, wall = Noted(), reconciler, time.time
     clocks: list[Clock] = []
 
-    def noted(*parts: Any, clock: Clock, **more: Any) -> assembly.ReconcilerParts:
+    def noted(*parts: Any, clock: Clock, **more: Any) -> ReconcilerParts:
         clocks.append(clock)
         return made(*parts, clock=clock, **more)
 
-    monkeypatch.setattr(processes, "Watchdog", lambda: watchdog)
-    monkeypatch.setattr(processes, "reconciler", noted)
+    monkeypatch.setattr(reconciling, "Watchdog", lambda: watchdog)
+    monkeypatch.setattr(reconciling, "reconciler", noted)
     async with process(tmp_path):
         await watchdog.fed.wait()
         (clock,) = clocks

@@ -349,3 +349,8 @@ class View:
     def gangs_in(self, namespace: str) -> Iterable[JobRecord]:
         """Return the job objects of ``namespace`` that are gangs."""
         return [record for record in self.jobs.values() if record.namespace == namespace and record.gang is not None]
+
+
+def unsynced(view: View) -> list[str]:
+    """Return what a process has to read before it is well."""
+    return [f"{name} has not been read yet" for name in sorted(view.unsynced)]

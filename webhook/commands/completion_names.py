@@ -39,7 +39,7 @@ def queues(ctx: Context, incomplete: str) -> list[str]:
 async def job_names(api: Api, namespace: str) -> list[str]:
     """Return what waits and runs in a namespace, as the commands take it. Raises ApiError."""
     from webhook.commands.show.reading import read_api  # noqa: PLC0415
-    from webhook.visibility.http.app import ROOT  # noqa: PLC0415
+    from webhook.visibility.http.group import ROOT  # noqa: PLC0415
 
     documents = await read_api(api, f"{ROOT}/namespaces/{namespace}/workloads")
     return [_called(document["metadata"]["ownerReferences"][0]) for document in documents]

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from webhook import config, processes
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.kube.http import HttpApi
+from webhook.processes import running
+from webhook.processes.hub import serve_hub
 
 STEPS: Final = ("offer", "create", "grant", "permit", "report", "recall", "delete", "prove")
 WHEN: Final = ("before", "after")
@@ -52,7 +53,7 @@ def main(step: str, when: str, path: str) -> None:
         return answer
 
     HttpApi.request = request  # type: ignore[method-assign,assignment]
-    processes.run_process(processes.serve_hub, config.load(Path(path)))
+    running.run(serve_hub, Path(path))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from webhook.cli import app, main
 from webhook.commands import completion_names
 from webhook.commands.completion import proposals
 from webhook.errors import WRONG
-from webhook.visibility.http.app import ROOT
+from webhook.visibility.http.group import ROOT
 
 OWNERS = [
     ("batch/v1", "Job", "train"),

@@ -13,7 +13,7 @@ from certs.__main__ import main as certs_main
 from tests.unit.commands.test_views import Answers
 from webhook.cli import main
 from webhook.commands import terminal
-from webhook.visibility.http.app import ROOT
+from webhook.visibility.http.group import ROOT
 
 KUBECONFIG = """
 apiVersion: v1

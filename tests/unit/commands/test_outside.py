@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from webhook.commands import terminal
-from webhook.commands.show.command import queues
+from webhook.commands.show import queues
 from webhook.commands.show.outside import PODS_MAX, outside
 from webhook.errors import Forbidden
-from webhook.visibility.documents.workload import JOB_UID_LABEL
-from webhook.visibility.http.app import ROOT
+from webhook.visibility.http.group import JOB_UID_LABEL, ROOT
 
 GPU = "nvidia.com/gpu"
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs/"
@@ -118,7 +117,7 @@ async def test_the_table_of_all_queues_ends_with_it_and_no_other_output_has_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(terminal, "cluster", a_cluster)
-    await queues(None)
+    await queues.show(None)
     assert capsys.readouterr().out.splitlines()[-1].strip() == f"outside Tutti: 2 {GPU} in 1 job of no queue"
-    await queues(None, output="json")
+    await queues.show(None, output="json")
     assert json.loads(capsys.readouterr().out) == {"items": []}

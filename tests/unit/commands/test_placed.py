@@ -14,7 +14,7 @@ from webhook.commands.show.placed import placed
 from webhook.commands.show.reading import workloads_of
 from webhook.core.notation import names
 from webhook.errors import Forbidden
-from webhook.visibility.http.app import ROOT
+from webhook.visibility.http.group import ROOT
 
 pytestmark = pytest.mark.virtual_time
 PATH = "/apis/batch/v1/namespaces/team-vision/jobs/train"

@@ -22,7 +22,7 @@ from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
 from webhook.kube.election import LeaderRecord, render
-from webhook.visibility.http.app import ROOT
+from webhook.visibility.http.group import ROOT
 from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time

@@ -24,7 +24,7 @@ from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound, Unavailable, WrongName
 from webhook.jobs.reading.record import Requeue
 from webhook.kube.election import LeaderRecord, render
-from webhook.visibility.http.app import ROOT
+from webhook.visibility.http.group import ROOT
 from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from webhook.assembly import job_kinds
 from webhook.cluster.feeds import Feeds
 from webhook.cluster.view import View
-from webhook.config import Config
+from webhook.config import Config, job_kinds
 from webhook.kube.server_version import log_server_version, problem_of
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 

@@ -1,18 +1,38 @@
-"""One gang on a terminal: where it stands, what it asks, and why it waits."""
+"""``tutti explain``: where one gang stands, what it asks, and why it waits."""
 
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from webhook.commands.show.placed import Lines
+from webhook.clock import SystemClock
+from webhook.commands import terminal
+from webhook.commands.show.placed import Lines, placed
+from webhook.commands.show.reading import default_namespace, workloads_of
 from webhook.core.notation.counted import counted
 from webhook.core.notation.counted_jobs import resource_text
+from webhook.errors import WrongName
 from webhook.jobs.plain_pods.groups import POD_GROUP
-from webhook.visibility.documents.conditions import is_true
-from webhook.visibility.http.tables import Document
+from webhook.visibility.http.group import Document
 from webhook.wire.times import age_since
+
+
+async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> None:
+    """Print where ``job`` (KIND/NAME) stands and why. Raises ApiError with a sentence when that cannot be known."""
+    async with terminal.cluster(kubeconfig) as api:
+        where = namespace or default_namespace(kubeconfig)
+        in_members = await placed(api, job, where)
+        try:
+            found = await workloads_of(api, job, where)
+        except WrongName:
+            if in_members is None:
+                raise
+            print_placed(terminal.console(), job, where, in_members)
+            return
+    for document in found:
+        print_workload(terminal.console(), document, SystemClock().now(), in_members)
 
 
 def print_placed(console: Console, job: str, namespace: str, in_members: Lines) -> None:
@@ -49,7 +69,7 @@ def print_workload(console: Console, document: Document, now: float, in_members:
         lines.add_row(name, escape(text))
     if pods["wanted"] and in_members is None:
         lines.add_row("pods", f"{pods['present']} of {pods['wanted']} {here}")
-    if is_true(document, "QuotaReserved") and 0 < sum(each["count"] for each in spec["podSets"]) < pods["wanted"]:
+    if _is_true(document, "QuotaReserved") and 0 < sum(each["count"] for each in spec["podSets"]) < pods["wanted"]:
         lines.add_row("holds", f"the room of {counted(pods['wanted'], 'pod')}, as admitted, until it ends or is held")
     for condition in status["conditions"]:
         if condition["status"] == "True" and condition["type"] in ("Evicted", "Finished"):
@@ -83,16 +103,21 @@ _STATES: Final = {
 def _state(document: Document) -> tuple[str, str]:
     """Return a word for where the gang stands, and since when."""
     since = {c["type"]: c["lastTransitionTime"] for c in document["status"]["conditions"]}
-    if is_true(document, "Finished"):
+    if _is_true(document, "Finished"):
         return "finished", since["Finished"]
-    if is_true(document, "QuotaReserved"):
-        if is_true(document, "Evicted"):
+    if _is_true(document, "QuotaReserved"):
+        if _is_true(document, "Evicted"):
             return "stops", since["Evicted"]
-        if is_true(document, "PodsReady"):
+        if _is_true(document, "PodsReady"):
             return "runs", since["Admitted"]
         lost = any(c["reason"] == "WaitForRecovery" for c in document["status"]["conditions"])
         return ("lacks pods", since["PodsReady"]) if lost else ("starts", since["Admitted"])
     return "waits", since["QuotaReserved"]
+
+
+def _is_true(document: Document, kind: str) -> bool:
+    """Return whether the condition ``kind`` of a workload document is True."""
+    return any(c["type"] == kind and c["status"] == "True" for c in document["status"]["conditions"])
 
 
 def _queue_line(spec: Document, status: Document) -> str:

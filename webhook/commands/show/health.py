@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import orjson
@@ -10,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.clock import SystemClock
+from webhook.commands import terminal
 from webhook.commands.installed import stored_config
 from webhook.commands.show.ledger import leader_line, read_ledger
 from webhook.commands.show.reading import visible_queues
@@ -30,7 +33,7 @@ from webhook.kube.finding import find
 from webhook.server.http.tls import issued
 from webhook.untyped import paths
 from webhook.untyped.values import mappings
-from webhook.visibility.http.tables import Document
+from webhook.visibility.http.group import Document
 from webhook.wire.times import human_age
 
 _SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
@@ -52,6 +55,14 @@ class Finding(NamedTuple):
     what: str
     well: bool
     text: str
+
+
+async def show(kubeconfig: Path | None) -> bool:
+    """Print whether each part of Tutti is well; return whether all are."""
+    async with terminal.cluster(kubeconfig) as api:
+        found = await look(api, SystemClock().now())
+    print_health(terminal.console(), found)
+    return all(finding.well for finding in found)
 
 
 async def look(api: Api, now: float) -> list[Finding]:

@@ -1,13 +1,16 @@
-"""The ledger on a terminal: who leads, every reservation, and which gangs room is kept for."""
+"""``tutti ledger``: who leads, every reservation, and which gangs room is kept for."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import orjson
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.clock import SystemClock
 from webhook.cluster.ledger_book import LedgerBook
+from webhook.commands import terminal
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Ledger, Reservation
@@ -20,8 +23,16 @@ from webhook.errors import NotFound
 from webhook.kube.api import Api
 from webhook.kube.election import LeaderRecord, leader_of, readable_seconds
 from webhook.kube.finding import every
-from webhook.visibility.http.tables import Document
+from webhook.visibility.http.group import Document
 from webhook.wire.times import human_age
+
+
+async def show(kubeconfig: Path | None) -> None:
+    """Print who leads and every reservation. Raises ApiError when the ledger cannot be read."""
+    async with terminal.cluster(kubeconfig) as api:
+        stored = await read_ledger(api)
+        pages = await read_pages(api, stored)
+    print_ledger(terminal.console(), stored, SystemClock().now(), pages)
 
 
 async def read_ledger(api: Api) -> Document:

@@ -13,9 +13,7 @@ from webhook.jobs.reading.gating import owner_of
 from webhook.jobs.reading.record import Owner
 from webhook.kube.api import Api
 from webhook.kube.finding import every
-from webhook.visibility.documents.workload import JOB_UID_LABEL
-from webhook.visibility.http.app import ROOT
-from webhook.visibility.http.tables import Document
+from webhook.visibility.http.group import JOB_UID_LABEL, ROOT, Document
 
 PODS_MAX: Final = 20_000
 CHILDREN_MAX: Final = 200

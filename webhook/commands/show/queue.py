@@ -7,8 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from webhook.errors import WrongName
-from webhook.visibility.documents.queue import FULL_NAME
-from webhook.visibility.http.tables import Document
+from webhook.visibility.http.group import FULL_NAME, Document
 
 
 def find_queues(documents: Sequence[Document], name: str, namespace: str | None = None) -> list[Document]:

@@ -1,21 +1,55 @@
-"""Queues and cohorts on a terminal, as the tree that they are."""
+"""``tutti queues``: queues and cohorts as the tree that they are, or one in full."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.commands import terminal
+from webhook.commands.show.outside import outside
+from webhook.commands.show.queue import find_queues, print_queue
+from webhook.commands.show.reading import default_namespace, visible_queues
 from webhook.core.notation.counted_jobs import resource_text
-from webhook.visibility.documents.queue import FULL_NAME
-from webhook.visibility.http.tables import Document
+from webhook.visibility.http.group import FULL_NAME, Document
 
 _KEYS: Final[Mapping[str, Callable[[Document], tuple[int, str]]]] = {
     "waiting": lambda document: (-document["status"]["pending"], document["metadata"]["name"]),
     "running": lambda document: (-document["status"]["admitted"], document["metadata"]["name"]),
     "name": lambda document: (0, document["metadata"]["name"]),
 }
+
+
+async def show(
+    kubeconfig: Path | None,
+    *,
+    name: str | None = None,
+    namespace: str | None = None,
+    sort: str | None = None,
+    output: str = "table",
+) -> None:
+    """Print every queue and cohort with its quota and what is in use, and devices that none of them is charged for; or
+    one queue in full.
+
+    Raises ApiError when that cannot be known, WrongName when there is no queue of that name.
+    """
+    async with terminal.cluster(kubeconfig) as api:
+        documents = await visible_queues(api, namespace or default_namespace(kubeconfig))
+        beside = await outside(api) if output == "table" and name is None else None
+    if name is not None:
+        documents = find_queues(documents, name, namespace)
+        if output == "table":
+            for document in documents:
+                print_queue(terminal.console(), document)
+            return
+    if output != "table":
+        terminal.write(terminal.console(), {"items": in_order(documents, sort)}, output)
+        return
+    print_queues(terminal.console(), documents, sort)
+    if beside is not None:
+        terminal.console().print(beside, highlight=False)
 
 
 def in_order(documents: Sequence[Document], sort: str | None) -> list[Document]:

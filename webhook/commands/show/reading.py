@@ -17,9 +17,7 @@ from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.gating import gang_owner
 from webhook.kube.api import Api
 from webhook.kube.finding import find
-from webhook.visibility.documents.workload import JOB_UID_LABEL
-from webhook.visibility.http.app import ROOT
-from webhook.visibility.http.tables import Document
+from webhook.visibility.http.group import JOB_UID_LABEL, ROOT, Document
 
 _IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

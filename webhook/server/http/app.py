@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, disable_created_metrics, generate_latest
 
 from webhook.kube.client_certificate import common_name
 from webhook.server.handler import ReviewHandler
@@ -36,8 +35,6 @@ _JSON: Final = "application/json"
 _HEADERS: Final = {"Content-Type": _JSON, "Server": "tutti"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Problems = Callable[[], list[str]]
-"""Why the process is not ready; empty when it is."""
 Stranger = Callable[[web.Request], bool]
 """Whether a caller has not shown that it is an API server."""
 CloseAfter = Callable[[web.Request], bool]
@@ -142,10 +139,6 @@ def _refuse_headers(request: web.Request) -> int | None:
     return None
 
 
-async def _alive(_request: web.Request) -> web.StreamResponse:
-    return web.Response(text="ok\n")
-
-
 def named_in_certificate(names: Collection[str]) -> Stranger:
     """Return who is a stranger where clients show certificates: who shows none, or one of another name.
 
@@ -181,39 +174,4 @@ def build_app(
         return web.Response(status=503 if draining() else 200)
 
     app.router.add_get("/healthz", live)
-    return app
-
-
-def build_health_app(
-    problems: Problems,
-    registry: CollectorRegistry = REGISTRY,
-    *,
-    look: Callable[[], Callable[[], None]] | None = None,
-) -> web.Application:
-    """Return the application of the plain HTTP port: ``/healthz``, ``/readyz``, ``/metrics``.
-
-    ``look`` returns what sets the metrics that are known only when somebody asks. That runs in a thread, as the writing
-    of the text does: thousands of series take longer than others can wait.
-
-    The kubelet has no client certificate and Prometheus none to show, so this is never the webhook's port.
-    """
-    scraping = asyncio.Lock()
-
-    async def ready(_request: web.Request) -> web.StreamResponse:
-        found = problems()
-        return web.Response(status=503 if found else 200, text="".join(f"{line}\n" for line in found) or "ok\n")
-
-    async def exposition(_request: web.Request) -> web.StreamResponse:
-        async with scraping:
-            if look is not None:
-                await asyncio.to_thread(look())
-            text = await asyncio.to_thread(generate_latest, registry)
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    # When each counter began would be a series of its own: it doubles what is scraped, and rates do without.
-    disable_created_metrics()  # type: ignore[no-untyped-call]
-    app = web.Application()
-    app.router.add_get("/healthz", _alive)
-    app.router.add_get("/readyz", ready)
-    app.router.add_get("/metrics", exposition)
     return app

@@ -26,6 +26,8 @@ from webhook.errors import TuttiError
 from webhook.server.review.metrics import CERTIFICATE_EXPIRY
 
 POLL_SECONDS: Final = 5.0
+EXPIRY_WARNING_SECONDS: Final = 3600.0
+"""A certificate that ends sooner was not renewed by whoever should have."""
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 AUTHORITY: Final = "ca.crt"
@@ -147,6 +149,12 @@ class ServingCertificate:
         except (ssl.SSLError, OSError) as error:
             raise BadCertificate(f"{pair.directory}: {error}") from error
         return context, expires_seconds
+
+
+def certificate_problems(certificate: ServingCertificate, clock: Clock) -> list[str]:
+    """Return that a certificate ends soon, if it does."""
+    left = certificate.certificate_expiry() - clock.now()
+    return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []
 
 
 def authority_in(path: Path) -> str:

@@ -4,7 +4,6 @@
 ``Finished`` once it has ended. Where Kueue has no reason for what holds a gang, the code of the typed reason is used.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -74,11 +73,6 @@ def conditions(facts: Facts) -> list[Condition]:
     """Return the conditions of a gang."""
     found = _quota_reserved(facts), _admitted(facts), _pods_ready(facts), _evicted(facts), _finished(facts)
     return [each for each in found if each is not None]
-
-
-def is_true(document: Mapping[str, Any], kind: str) -> bool:
-    """Return whether the condition ``kind`` of a workload document is True."""
-    return any(c["type"] == kind and c["status"] == "True" for c in document["status"]["conditions"])
 
 
 def eviction_reason(why: str) -> str:

@@ -21,11 +21,10 @@ from webhook.dialects import elastic_quota_tree, volcano
 from webhook.dialects.deleted import is_deleted
 from webhook.dialects.elastic_quota_tree import queue_object_name
 from webhook.dialects.kueue import objects as kueue
-from webhook.visibility.http.group import API_VERSION, QUEUES
+from webhook.visibility.http.group import API_VERSION, FULL_NAME, QUEUES
 
 _NAMES: Final = UUID("6f1ad6ee-5bd1-4d0b-9cf5-6b8f1d1f8a54")
 """Object uids are a function of the place, so that replicas and restarts agree."""
-FULL_NAME: Final = "kube-queue/quota-fullname"
 _PARENT_FULL_NAME: Final = "kube-queue/parent-quota-fullname"
 _MADE_FROM_TREE: Final = "create-by-kubequeue"
 

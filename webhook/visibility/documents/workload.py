@@ -14,10 +14,8 @@ from webhook.core.notation.moments import time_text
 from webhook.core.reasons.reasons import Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.visibility.documents.conditions import Facts, conditions
-from webhook.visibility.http.group import API_VERSION, WORKLOADS
+from webhook.visibility.http.group import API_VERSION, JOB_UID_LABEL, WORKLOADS
 
-JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
-"""By which Kueue's users find the workload of a job."""
 _NAME_CHARACTERS_MAX: Final = 253
 _HASH_CHARACTERS: Final = 5
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from webhook.visibility.documents.reporter import Reporter
 from webhook.visibility.documents.watch_cache import Expired, Key, WatchCache
 from webhook.visibility.http import discovery, openapi
-from webhook.visibility.http.group import API_VERSION, GROUP, RESOURCES, VERSION
+from webhook.visibility.http.group import API_VERSION, GROUP, RESOURCES, ROOT
 from webhook.visibility.http.responses import refuse, reply
 from webhook.visibility.http.selecting import Selection, selection
 from webhook.visibility.http.tables import row, table
@@ -21,7 +21,6 @@ from webhook.visibility.http.watching import SECONDS_MAX, Watch, WatchRequest
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CloseAfter = Callable[[web.Request], bool]
-ROOT: Final = f"/apis/{GROUP}/{VERSION}"
 _OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _JSON: Final = "application/json"
 BATCH: Final = 200

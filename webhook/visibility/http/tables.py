@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.untyped import paths
-from webhook.visibility.documents.queue import FULL_NAME
-from webhook.visibility.http.group import QUEUES, WORKLOADS
+from webhook.visibility.http.group import FULL_NAME, QUEUES, WORKLOADS, Document
 from webhook.wire.times import age_since
 
-Document = Mapping[str, Any]
 TABLE_VERSION: Final = "meta.k8s.io/v1"
 _WIDE: Final = 1
 

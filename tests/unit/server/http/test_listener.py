@@ -9,7 +9,7 @@ import pytest
 from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import post, served
 from webhook.server.handler import ReviewHandler
-from webhook.server.http.app import build_health_app
+from webhook.server.http.health import build_health_app
 from webhook.server.http.listener import HEADER_SECONDS, KEEP_ALIVE_SECONDS, SILENT_MAX, serve
 
 

@@ -17,8 +17,9 @@ from webhook.errors import Forbidden
 from webhook.kube.client_certificate import common_name
 from webhook.server.http.listener import ListeningApp, serve
 from webhook.server.http.tls import ServingCertificate
-from webhook.visibility.http.app import ROOT, build_app
+from webhook.visibility.http.app import build_app
 from webhook.visibility.http.front_proxy import FrontProxy, parse_trust
+from webhook.visibility.http.group import ROOT
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 EC = trustme.KeyType.ECDSA

@@ -11,7 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from tests.unit.visibility.world import World
 from webhook.server.http import listener
-from webhook.visibility.http.app import ROOT, build_app
+from webhook.visibility.http.app import build_app
+from webhook.visibility.http.group import ROOT
 
 TABLE = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
