@@ -161,8 +161,9 @@ class ReviewRequest:
         return not fits(bytes(self._raw_object))
 
     def _read_both(self) -> bool:
-        """Read both objects of a change if they end alike, and return whether they do. Those of a long review are read in
-        turns of their own.
+        """Read both objects of a change if they end alike, and return whether they do.
+
+        Those of a long review are read in turns of their own.
         """
         if len(self._body) > LONG_BYTES or not self._is_shallow():
             return False
