@@ -71,16 +71,24 @@ def test_a_namespace_is_deleted_with_the_queues_and_jobs_in_it(owner: Kubectl, a
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 RIGHTS: Final = "manifests/overlays/right-to-use"
+OPEN: Final = "manifests/components/right-to-use/open.yaml"
+
+
+@pytest.fixture(scope="module")
+def rights(kubectl: Kubectl) -> Iterator[None]:
+    """What one uses is a right, which everybody has at first; the policies that say so take seconds to come and go."""
+    Shell(kubectl)(f"kubectl apply -k {RIGHTS}")
+    yield
+    Shell(kubectl)(f"kubectl delete --ignore-not-found -k {RIGHTS}")
 
 
 @pytest.fixture
-def urgent(admin: Kubectl) -> Iterator[str]:
+def urgent(admin: Kubectl, rights: None) -> Iterator[str]:
     """A priority class, in a cluster where what one uses is a right; nobody has been given any."""
     name = f"{admin.namespace}-urgent"
     admin.apply({"apiVersion": KUEUE, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": 100})
-    Shell(admin)(f"kubectl apply -k {RIGHTS}")
+    Shell(admin)(f"kubectl apply -f {OPEN}")
     yield name
-    Shell(admin)(f"kubectl delete --ignore-not-found -k {RIGHTS}")
     admin.delete("workloadpriorityclass", name)
 
 
@@ -108,7 +116,7 @@ def test_a_priority_class_is_used_by_whom_it_was_given_to(owner: Kubectl, admin:
         wanted["metadata"]["labels"][names.PRIORITY_CLASS_LABEL] = urgent
         return wanted
 
-    owner.create(made("while-open"))
+    wait_until(lambda: owner.create(made("while-open")), what="everybody may use it")
     close(admin)
 
     def refused() -> bool:
