@@ -54,7 +54,7 @@ down: env ## stop what `make up` or `make fleet` started
 	@$(RUN) -m tests.e2e.controlplane.up down
 
 e2e: env ## end-to-end tests on two real control planes at once, or on KUBECONFIG=...
-	$(RUN) -m pytest -q tests/e2e --override-ini addopts="-ra --strict-markers" $(if $(KUBECONFIG),,-n 2 --dist loadfile) $(E2EFLAGS)
+	$(RUN) -m pytest -q tests/e2e --override-ini addopts="-ra --strict-markers" $(if $(KUBECONFIG),,-n 2 --dist loadfile --no-loadscope-reorder) $(E2EFLAGS)
 
 e2e-kind: env ## the same suite on a new kind cluster with cert-manager; needs docker, kind, kubectl, Go
 	tests/e2e/kind.sh

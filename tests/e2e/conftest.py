@@ -39,10 +39,16 @@ OWNER_RULES = [
     },
 ]
 """What a team's member may do beside Kubernetes's own role ``edit``."""
+KEPT = ("cluster", "breakable")
+"""Fixtures that start a control plane and keep it to the end, idle or not: those of most files come last."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, aloud, tests that need what is not there: in the cluster of KUBECONFIG, or in an older Kubernetes."""
+    """Choose and order the tests.
+
+    Those that need what is not there are left out, aloud: in the cluster of KUBECONFIG, or in an older Kubernetes.
+    """
+    _order(items)
     given = os.environ.get("KUBECONFIG")
     if not given:
         _leave_out(config, items, {item: reason for item in items if (reason := _too_new(item))})
@@ -55,6 +61,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if missing:
         pytest.exit(f"the cluster of KUBECONFIG={given} lacks {'; '.join(missing)}", returncode=1)
     _leave_out(config, items, {item: reason for item in items if (reason := _why_not(item, cluster))})
+
+
+def _order(items: list[pytest.Item]) -> None:
+    """Put the files that need none of the planes of KEPT first, then those of each, large ones before small ones.
+
+    An idle plane takes a part of a core for as long as it is there, and a large file that is begun last keeps one core
+    waiting.
+    """
+    sizes, stages = Counter(item.path for item in items), dict.fromkeys((item.path for item in items), 0)
+    for item in items:
+        needed = getattr(item, "fixturenames", ())
+        stages[item.path] = max(stages[item.path], *(KEPT.index(name) + 1 for name in needed if name in KEPT), 0)
+    items.sort(key=lambda item: (stages[item.path], -sizes[item.path]))
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item], left_out: dict[pytest.Item, str]) -> None:
