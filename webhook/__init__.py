@@ -2,7 +2,7 @@
 
 Reading order: ``core`` (what is decided, pure), ``jobs`` and ``dialects`` (objects to core types), ``kube`` (the API
 server), ``cluster`` (what one process knows of a cluster), ``server`` (the webhook), ``controllers`` (the reconciler),
-``fleet`` (a hub), ``visibility`` (the read API), ``assembly`` and ``cli`` (how they become programs).
+``fleet`` (a hub), ``visibility`` (the read API), ``parts``, ``processes`` and ``cli`` (how they become programs).
 """
 
 __version__ = "0.1.0"

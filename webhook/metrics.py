@@ -1,4 +1,4 @@
-"""Every metric of both processes but those of reviews, with its help text; docs/metrics.md is written from these.
+"""Every metric but those of the webhook alone, with its help text; docs/metrics.md is written from these.
 
 Labels are few and bounded: never a namespace, a gang or anything users write. Queues and priority classes are named by
 administrators; only so many of them have series of their own, and the rest share one.

@@ -33,7 +33,6 @@ from tests.simulation.shapes import KINDS
 from tests.simulation.shut_kinds import KINDS as SHUT_KINDS
 from tests.simulation.shut_kinds import ShutKinds
 from tests.simulation.weather import Weather
-from webhook import assembly
 from webhook.clock import ApiServersClock, Clock, LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger.errors import SetBack
@@ -47,6 +46,8 @@ from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
+from webhook.parts import reconciler as reconciler_parts
+from webhook.parts import webhook as webhook_parts
 from webhook.server.handler import ReviewHandler
 from webhook.server.sharding.forward import Forwarder
 
@@ -152,7 +153,7 @@ class World:
             self.config = self.config.model_copy(update={"hide_neighbours": True, "events_per_second": 20.0})
         self.replicas: dict[str, Replica] = {}
         self.handlers: dict[str, ReviewHandler] = {}
-        self.parts: dict[str, assembly.ReconcilerParts] = {}
+        self.parts: dict[str, reconciler_parts.ReconcilerParts] = {}
         self.calm = False
         self.put_back = Counter[tuple[bool, bool]]()
         """How often an old copy was: of a page, or the index; and while somebody led, or nobody."""
@@ -278,7 +279,7 @@ class World:
         self.generation += 1
         clock, on_date = self._clock()
         api = self._api(ACCOUNT, lambda point: self._maybe_die(name, point), on_date)
-        parts = assembly.reconciler(
+        parts = reconciler_parts.reconciler(
             api,
             self.config,
             identity=f"{name}-{self.generation}",
@@ -292,7 +293,7 @@ class World:
         self.parts[name] = parts
         self.replicas[name] = Replica(api, self.spawn(self._live(name, parts)))
 
-    async def _live(self, name: str, parts: assembly.ReconcilerParts) -> None:
+    async def _live(self, name: str, parts: reconciler_parts.ReconcilerParts) -> None:
         try:
             await parts.run()
         except* SetBack:
@@ -301,7 +302,7 @@ class World:
     def _start_webhook(self, name: str) -> None:
         clock, on_date = self._clock()
         api = self._api(READER, None, on_date)
-        parts = assembly.webhook(
+        parts = webhook_parts.webhook(
             api,
             self.config,
             identity=name,

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from webhook.assembly import WebhookParts, reconciler, webhook
 from webhook.clock import LoopClock
 from webhook.cluster.listener import Listener
 from webhook.config import Config
@@ -21,6 +20,8 @@ from webhook.dialects.compiler import PolicyCompiler, PolicyObject
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.router import Answer, Request
+from webhook.parts.reconciler import reconciler
+from webhook.parts.webhook import WebhookParts, webhook
 
 pytestmark = pytest.mark.virtual_time
 

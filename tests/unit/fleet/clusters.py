@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 from tests.unit.controllers.stage import POLICY
-from webhook import assembly
 from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config
 from webhook.controllers.ledger.errors import SetBack
@@ -27,6 +26,8 @@ from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.controllers.training import FRAMEWORKS
 from webhook.laboratory.simulated.faults import FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
+from webhook.parts import reconciler as reconciler_parts
+from webhook.parts import webhook as webhook_parts
 
 ACCOUNT = User.service_account("tutti-system", "tutti-reconciler")
 HUB_ACCOUNT = User.service_account("tutti-fleet", "hub")
@@ -291,13 +292,13 @@ async def fleet(
 @asynccontextmanager
 async def tutti(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIterator[None]:
     """Run a webhook and a reconciler for a cluster."""
-    served = assembly.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
+    served = webhook_parts.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
 
     async def reconcile(number: int = 0) -> None:
         """Run a reconciler, and another one when it ends because its cluster was set back."""
         api, identity = cluster.api(ACCOUNT), f"reconciler-{name}-{number}"
         try:
-            await assembly.reconciler(api, config, identity=identity, clock=LoopClock(), rng=Random(3)).run()
+            await reconciler_parts.reconciler(api, config, identity=identity, clock=LoopClock(), rng=Random(3)).run()
         except* SetBack:
             running.append(asyncio.create_task(reconcile(number + 1)))
 

@@ -9,11 +9,12 @@ import pytest
 from tests.unit.controllers.stage import POLICY
 from tests.unit.fleet.clusters import ACCOUNT, NAMESPACE, Side, plain_job
 from tests.unit.fleet.test_rights import Call, Noted
-from webhook import assembly
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.parts import reconciler as reconciler_parts
+from webhook.parts import webhook as webhook_parts
 
 pytestmark = pytest.mark.virtual_time
 FOLLOWED = {
@@ -35,8 +36,10 @@ async def asked(config: Config) -> tuple[set[str], set[str]]:
         for item in POLICY:
             await cluster.create(copy.deepcopy(item))
         seen, decided = (Noted(cluster.api(ACCOUNT), calls) for _ in range(2))
-        webhook = assembly.webhook(seen, config, identity="webhook", clock=LoopClock(), rng=Random(2))
-        reconciler = assembly.reconciler(decided, config, identity="reconciler", clock=LoopClock(), rng=Random(3))
+        webhook = webhook_parts.webhook(seen, config, identity="webhook", clock=LoopClock(), rng=Random(2))
+        reconciler = reconciler_parts.reconciler(
+            decided, config, identity="reconciler", clock=LoopClock(), rng=Random(3)
+        )
         running = [asyncio.create_task(webhook.run()), asyncio.create_task(reconciler.run())]
         try:
             await asyncio.sleep(3)

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import orjson
 
-from webhook import assembly
 from webhook.clock import Clock, SystemClock
 from webhook.config import Config
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
@@ -29,6 +28,8 @@ from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.requests.identity import User
+from webhook.parts import reconciler as reconciler_parts
+from webhook.parts import webhook as webhook_parts
 
 MEMBERS: Final = ("north", "south", "west")
 GPUS: Final = 4
@@ -189,7 +190,7 @@ async def _member(name: str, clock: Clock) -> AsyncIterator[SimulatedCluster]:
         await cluster.add_node(f"{name}-0", gpu=str(GPUS))
         for document in _quota():
             await cluster.create(document)
-        served = assembly.webhook(cluster.api(), config, identity=f"{name}-webhook", clock=clock, rng=rng)
+        served = webhook_parts.webhook(cluster.api(), config, identity=f"{name}-webhook", clock=clock, rng=rng)
 
         async def review(path: str, body: bytes) -> bytes:
             return (await served.handler.review(path, body, 2.5))[1]
@@ -202,7 +203,7 @@ async def _member(name: str, clock: Clock) -> AsyncIterator[SimulatedCluster]:
             Registration("validate", False, "/validate/jobs", review, (jobs,), configuration="tutti"),
             Registration("pods", False, "/validate/pods", review, (pods,), configuration="tutti"),
         )
-        reconciler = assembly.reconciler(
+        reconciler = reconciler_parts.reconciler(
             cluster.api(account), config, identity=f"{name}-reconciler", clock=clock, rng=rng
         )
         async with _running(served.run()), _running(reconciler.run()):

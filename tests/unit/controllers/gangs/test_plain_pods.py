@@ -12,7 +12,6 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import PODS, queued_cluster, waiting_pod
-from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.ledger import bounds
@@ -22,6 +21,7 @@ from webhook.jobs.patches.marking import gate_pod
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 CONFIG = Config(

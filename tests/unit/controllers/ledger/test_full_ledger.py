@@ -11,7 +11,6 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import LEDGER, POLICY, waiting_job
-from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger.ledger_room import SHARE
@@ -23,6 +22,7 @@ from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.objects import validation
 from webhook.laboratory.simulated.requests.router import Answer, Request
+from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 BYTES_MAX = 8_000

@@ -13,7 +13,6 @@ import structlog.testing
 
 from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, waiting_job
 from tests.unit.samples import sample
-from webhook.assembly import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
@@ -22,6 +21,7 @@ from webhook.core.reasons.reasons import Code
 from webhook.jobs.patches import job as patches
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 
