@@ -71,8 +71,8 @@ def next_step(
     """Return the next step.
 
     ``sight`` is of the member that the dispatch names; None while it does not answer. ``moves``: another member was
-    chosen for a gang that is nowhere or only offered. ``complete``: every member was swept since the hub's record was
-    lost or set back (rule P4); until then nothing is offered or granted.
+    chosen for a gang that is nowhere or only offered, or that its member has stopped. ``complete``: every member was
+    swept since the hub's record was lost or set back (rule P4); until then nothing is offered or granted.
     """
     if dispatch.phase is DispatchPhase.NOWHERE:
         return HubStep.OFFER if wish.runs and moves and complete else HubStep.NOTHING
@@ -82,7 +82,7 @@ def next_step(
         # P3: unreachable is not gone. P5: nor is what another cluster does not have.
         return HubStep.NOTHING
     if dispatch.phase is DispatchPhase.GRANTED:
-        return _granted(wish, dispatch, sight, after_failure)
+        return _granted(wish, dispatch, sight, after_failure, moves=moves)
     copy = sight.copy
     return HubStep.DELETE if copy is not None and copy.uid == dispatch.copy_uid and not copy.deleting else HubStep.PROVE
 
@@ -92,7 +92,13 @@ def rests(wish: Wish, dispatch: Dispatch, sight: Sight | None) -> bool:
     if dispatch.phase is DispatchPhase.NOWHERE:
         return not (wish.runs or dispatch.suspended_by)
     copy = None if sight is None or dispatch.phase is not DispatchPhase.GRANTED else sight.copy
-    return copy is not None and copy.permitted and not (copy.finished or copy.deleting)
+    return copy is not None and copy.permitted and not (copy.finished or copy.deleting or copy.suspended)
+
+
+def stopped_there(sight: Sight | None) -> bool:
+    """Return whether a member has stopped a copy that may start, and has given its room to others."""
+    copy = None if sight is None or sight.reserved else sight.copy
+    return copy is not None and copy.permitted and copy.suspended and not (copy.finished or copy.deleting)
 
 
 def eligible(wish: Wish, sight: Sight | None) -> bool:
@@ -119,6 +125,8 @@ def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:
         return f"{dispatch.member} had heard nothing of the hub for too long, and stopped it"
     if copy.deleting:
         return f"its copy is being deleted in {dispatch.member}"
+    if copy.permitted:
+        return f"{dispatch.member} stopped it, and has had no room for it since"
     return f"{dispatch.member} gave its room back before it was permitted"
 
 
@@ -151,7 +159,7 @@ def _offered(wish: Wish, dispatch: Dispatch, sight: Sight | None, *, moves: bool
     return HubStep.GRANT if sight.reserved else HubStep.NOTHING
 
 
-def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterFailure) -> HubStep:
+def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterFailure, *, moves: bool) -> HubStep:
     copy = sight.copy
     if not wish.runs or copy is None or copy.uid != dispatch.copy_uid or copy.given_up:
         return HubStep.RECALL
@@ -166,7 +174,7 @@ def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterF
     if copy.failed:
         return HubStep.NOTHING
     if copy.permitted:
-        return HubStep.NOTHING
+        return HubStep.RECALL if moves and stopped_there(sight) else HubStep.NOTHING
     if not sight.reserved:
         # The member gave the room back before the permit came.
         return HubStep.RECALL

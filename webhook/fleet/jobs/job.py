@@ -12,7 +12,16 @@ import structlog
 
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy, Sight
-from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, eligible, next_step, rests, why_not, why_recalled
+from webhook.core.fleet.steps import (
+    AfterFailure,
+    HubStep,
+    Wish,
+    eligible,
+    next_step,
+    rests,
+    why_not,
+    why_recalled,
+)
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
@@ -34,6 +43,7 @@ from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
 from webhook.fleet.jobs.looks import Looks
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Refused, Waits
+from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.refusal import Refusal
 from webhook.fleet.jobs.telling import Telling
@@ -63,8 +73,6 @@ CONTESTED_SECONDS: Final = 4 * UNSEEN_SECONDS
 """After another process offered a gang to a member that does not answer here: it may take it away again."""
 WAITS_SECONDS: Final = OFFER_SECONDS + 5.0
 """After which its record says why it still waits where it was offered: one that moves on says it of itself."""
-SEEN_SECONDS: Final = 0.5
-"""So long the controller of a copy's kind is waited for to write that it has seen it."""
 
 
 class FleetJob:
@@ -93,8 +101,7 @@ class FleetJob:
         self._propagation: Propagation = ANYWHERE
         self._queue_members: frozenset[str] | None = None
         """The members that its queue's check names; None: it names none, and every member will do."""
-        self._reserved: tuple[str, float] | None = None
-        """The copy that was seen to have a reservation, and since when."""
+        self._patience = Patience()
         self._failed = Failed(fleet)
         self._refusal = Refusal()
         self._telling = Telling(fleet, kind, namespace)
@@ -201,7 +208,10 @@ class FleetJob:
     ) -> Target | None:
         """Return where to offer the gang now; None to leave it where it is. ``ahead``: members looked at already."""
         self._refusals = {}
-        if not wish.runs or dispatch.holds:
+        if not wish.runs:
+            return None
+        if dispatch.holds and not self._patience.is_over(dispatch, found):
+            self.look_at_seconds = min(self.look_at_seconds, self._patience.look_at_seconds)
             return None
         candidates = self._candidates(dispatch)
         if left_in := self._fleet.apart_in(self._which):
@@ -308,7 +318,8 @@ class FleetJob:
                         return self._watches(dispatch)
                 case HubStep.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
-                case HubStep.GRANT if copy is not None and self._moves_on(copy, found):
+                case HubStep.GRANT if copy is not None and self._patience.moves_on(copy, found):
+                    self.look_at_seconds = self._patience.look_at_seconds
                     return HubStep.NOTHING
                 case HubStep.GRANT if copy is not None:
                     promised = self._fleet.member(dispatch.member).stops_after_seconds
@@ -361,19 +372,6 @@ class FleetJob:
         # If nothing could be created the deletion ends by itself: it is of the copy as it was read.
         created, _ = await asyncio.gather(creates, self._leave(dispatch, copy))
         return self._watches(offered) if created else HubStep.OFFER
-
-    def _moves_on(self, copy: Copy, found: Look | None) -> bool:
-        """Return whether a copy with a reservation is soon written by its controller, which has not seen it yet.
-
-        Its permit is bound to the version that is granted, and would come too late for that.
-        """
-        now = asyncio.get_running_loop().time()
-        if self._reserved is None or self._reserved[0] != copy.uid:
-            self._reserved = copy.uid, now
-        if found is None or found.object is None or found.object.get("status"):
-            return False
-        self.look_at_seconds = self._reserved[1] + SEEN_SECONDS
-        return now < self.look_at_seconds
 
     def _watches(self, dispatch: Dispatch) -> HubStep:
         """Look again when its member shows what it does with a copy as it was just written; or says why it waits."""

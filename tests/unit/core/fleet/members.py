@@ -41,7 +41,7 @@ class Stored:
             self.suspended,
             self.deleting,
             self.finished,
-            self.failed,
+            failed=self.failed,
         )
 
 
@@ -53,6 +53,8 @@ class Member:
     knows_permits: bool = True
     objects: dict[str, Stored] = field(default_factory=dict)
     reserved: set[str] = field(default_factory=set)
+    stopping: set[str] = field(default_factory=set)
+    """Copies that its Tutti has stopped, of which something may be left."""
     pods: dict[str, int] = field(default_factory=dict)
     pods_of_job: dict[str, str] = field(default_factory=dict)
     controller_saw: set[str] = field(default_factory=set)
@@ -100,12 +102,14 @@ class Member:
             uid = found.uid
             if uid not in self.reserved and found.suspended and not found.deleting:
                 yield "reserve", lambda uid=uid: self.reserved.add(uid)
-            if uid in self.reserved and found.suspended and not found.deleting:
+            if uid in self.reserved and uid not in self.stopping and found.suspended and not found.deleting:
                 if found.permitted or not self.knows_permits:
                     yield "start", lambda found=found: self._start(found)
                 else:
                     yield "give back", lambda found=found: self._give_back(found)
             if not found.suspended:
+                if uid in self.reserved and not found.finished and not found.deleting:
+                    yield "preempt", lambda found=found: self._preempt(found)
                 yield "controller looks", lambda uid=uid: self.controller_saw.add(uid)
                 if not self.pods.get(uid) and not found.finished and uid in self.controller_saw:
                     yield "finish", lambda found=found: self._finish(found)
@@ -118,15 +122,16 @@ class Member:
         for uid in sorted(self.controller_saw):
             if uid in self.reserved and self.pods.get(uid, 0) < PODS:
                 yield "pod", lambda uid=uid: self._pod(uid)
-            if uid not in present or present[uid].finished:
+            if uid not in present or present[uid].finished or present[uid].suspended:
                 yield "controller forgets", lambda uid=uid: self.controller_saw.discard(uid)
         for uid, count in self.pods.items():
             if count:
                 yield "pod ends", lambda uid=uid: self._pod_ends(uid)
         for uid in sorted(self.reserved):
-            over = uid not in present or present[uid].finished
+            stopped = uid in self.stopping and uid not in self.controller_saw
+            over = uid not in present or present[uid].finished or stopped
             if over and not self.pods.get(uid):
-                yield "release", lambda uid=uid: self.reserved.discard(uid)
+                yield "release", lambda uid=uid: self._release(uid)
 
     def lose_ledger(self) -> None:
         """Its ledger is deleted by hand; its Tutti writes it again from what still runs."""
@@ -135,6 +140,15 @@ class Member:
     def _start(self, found: Stored) -> None:
         found.suspended = False
         found.version += 1
+
+    def _preempt(self, found: Stored) -> None:
+        self.stopping.add(found.uid)
+        found.suspended = True
+        found.version += 1
+
+    def _release(self, uid: str) -> None:
+        self.reserved.discard(uid)
+        self.stopping.discard(uid)
 
     def _give_back(self, found: Stored) -> None:
         found.version += 1

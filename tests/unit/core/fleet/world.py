@@ -22,6 +22,7 @@ JOBS = ("one", "two")
 PROCESSES = (0, 1)
 ON_THE_WAY_MAX = 8
 WEIGHTS = {
+    "preempt": 0.1,
     "give back": 0.03,
     "lose a write": 0.2,
     "sweep": 0.4,
@@ -259,7 +260,9 @@ class World:
                 Evidence.RESERVATION: uid not in there.reserved,
                 Evidence.PODS: not there.pods.get(uid),
             }
-            so_far = so_far.found(gone=gone[so_far.wanted]) if so_far.wanted is not Evidence.COMPLETE else so_far
+            if so_far.wanted is not Evidence.COMPLETE:
+                # Each read says of which cluster it is.
+                so_far = so_far.found(gone=gone[so_far.wanted] and there.cluster == dispatch.cluster)
         mind.proofs[job] = so_far
         if so_far.proves(dispatch):
             self._write(job, known, dispatch.proven_gone())

@@ -1,0 +1,79 @@
+"""A gang that its member has stopped, for one of higher priority there: it goes where there is room."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.fleet.clusters import Fleet
+from tests.unit.fleet.test_stopping_others import job, members, runs
+from webhook.core.fleet.dispatch import DispatchPhase
+from webhook.fleet.jobs.choice import OFFER_SECONDS
+from webhook.fleet.jobs.copies import dispatch_of
+
+pytestmark = pytest.mark.virtual_time
+
+
+async def stopped(world: Fleet) -> str:
+    """Fill all members, have a gang stopped by an urgent one, and return its name."""
+    usual = [f"usual-{name}" for name in world.members]
+    for name in usual:
+        await world.hub.cluster.create(job(name))
+        await runs(world, name)
+    await world.hub.cluster.create(job("urgent", "urgent"))
+    await runs(world, "urgent")
+    await asyncio.sleep(5)
+    (found,) = [name for name in usual if not await world.places("Job", name)]
+    return found
+
+
+async def phase(world: Fleet, name: str) -> DispatchPhase:
+    return dispatch_of(await world.hub.get("Job", name) or {}).phase
+
+
+async def test_it_runs_in_another_member_as_soon_as_there_is_room_for_it() -> None:
+    async with members("a", "b") as world:
+        name = await stopped(world)
+        await asyncio.sleep(60)
+        other = "usual-b" if name == "usual-a" else "usual-a"
+        await world.hub.delete("Job", other)
+        began = asyncio.get_running_loop().time()
+        assert await runs(world, name) == other.removeprefix("usual-")
+        assert asyncio.get_running_loop().time() - began < 10
+
+
+async def test_it_is_left_where_it_is_for_as_long_as_an_offer_would_be() -> None:
+    async with members("a", "b") as world:
+        name = await stopped(world)
+        assert await phase(world, name) is DispatchPhase.GRANTED
+        await asyncio.sleep(OFFER_SECONDS)
+        assert await phase(world, name) is not DispatchPhase.GRANTED
+
+
+async def test_it_runs_where_it_was_if_there_is_room_again_and_nowhere_else() -> None:
+    async with members("a", "b") as world:
+        name = await stopped(world)
+        await asyncio.sleep(60)
+        await world.hub.delete("Job", "urgent")
+        assert await runs(world, name) == name.removeprefix("usual-")
+
+
+async def test_a_sole_member_keeps_it_with_its_permit() -> None:
+    async with members("a") as world:
+        name = await stopped(world)
+        await asyncio.sleep(120)
+        assert await phase(world, name) is DispatchPhase.GRANTED
+        await world.hub.delete("Job", "urgent")
+        assert await runs(world, name) == "a"
+
+
+async def test_it_is_not_taken_from_its_member_for_one_that_does_not_answer() -> None:
+    async with members("a", "b") as world:
+        await world.hub.cluster.create(job("usual-a"))
+        await runs(world, "usual-a")
+        world.links["b"].freeze()
+        await asyncio.sleep(30)
+        await world.hub.cluster.create(job("urgent", "urgent"))
+        await asyncio.sleep(120)
+        assert await phase(world, "usual-a") is DispatchPhase.GRANTED
+        world.links["b"].thaw()
+        assert await runs(world, "usual-a") == "b"
