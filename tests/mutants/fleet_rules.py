@@ -267,4 +267,20 @@ FLEET_MUTANTS: Final = (
         "        if copy is None or failing(",
         f"{UNIT}/fleet/test_failover.py",
     ),
+    Mutant(
+        "F",
+        "a gang that its member has stopped is not left there for ever",
+        "webhook/core/fleet/steps.py",
+        "        return HubStep.RECALL if moves and stopped_there(sight) else HubStep.NOTHING\n",
+        "        return HubStep.NOTHING\n",
+        f"{UNIT}/fleet/test_stopped_there.py",
+    ),
+    Mutant(
+        "F",
+        "a gang that its member starts again is not taken from it",
+        "webhook/core/fleet/steps.py",
+        "    copy = None if sight is None or sight.reserved else sight.copy\n",
+        "    copy = None if sight is None else sight.copy\n",
+        f"{UNIT}/core/fleet/test_stopped_there.py",
+    ),
 )
