@@ -1,6 +1,6 @@
 """What was read in a member about one gang."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from webhook.core.fleet.dispatch import Offer
 
@@ -17,6 +17,7 @@ class Copy:
     job: str
     """Uid of the hub's job that it says it is a copy of."""
     offer: Offer
+    _: KW_ONLY
     permitted: bool
     """It bears a permit for itself."""
     suspended: bool = True

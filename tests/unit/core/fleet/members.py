@@ -37,10 +37,10 @@ class Stored:
             self.hub,
             self.job,
             self.offer,
-            self.permitted,
-            self.suspended,
-            self.deleting,
-            self.finished,
+            permitted=self.permitted,
+            suspended=self.suspended,
+            deleting=self.deleting,
+            finished=self.finished,
             failed=self.failed,
         )
 
