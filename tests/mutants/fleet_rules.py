@@ -153,7 +153,15 @@ FLEET_MUTANTS: Final = (
         f"{FLEET}/steps.py",
         "    if sight is None or sight.cluster != dispatch.cluster:\n        # P3",
         "    if sight is None:\n        # P3",
-        FLEET_TESTS,
+        f"{UNIT}/core/fleet/test_proof.py",
+    ),
+    Mutant(
+        "P5",
+        "each read of a proof is of the cluster that the record names",
+        "webhook/fleet/jobs/member.py",
+        "        return gone and cluster == dispatch.cluster\n",
+        "        return gone\n",
+        f"{UNIT}/fleet/jobs/test_member.py -k another_cluster",
     ),
     Mutant(
         "P6",

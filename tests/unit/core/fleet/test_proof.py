@@ -1,10 +1,14 @@
 """That nothing is left is asked in an order in which a late controller cannot slip between two answers."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.core.fleet.members import HUB, Member, Stored
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.proof import Evidence, Proof, begun
+from webhook.core.fleet.sight import Sight
+from webhook.core.fleet.steps import HubStep, Wish, next_step
 
 RECALLED = Dispatch(DispatchPhase.RECALLED, Offer(1, 1), "a", "cluster", "copy", "7")
 
@@ -53,6 +57,17 @@ def test_a_proof_is_good_for_the_dispatch_that_it_was_made_for_alone(dispatch: D
     proof = begun(RECALLED).found(gone=True).found(gone=True).found(gone=True)
     assert proof.proves(RECALLED)
     assert not proof.proves(dispatch)
+
+
+@pytest.mark.parametrize("phase", [DispatchPhase.GRANTED, DispatchPhase.RECALLED])
+def test_what_another_cluster_does_not_have_is_no_evidence(phase: DispatchPhase) -> None:
+    wish, dispatch = Wish(HUB, "uid", runs=True), replace(RECALLED, phase=phase)
+    steps = [
+        next_step(wish, dispatch, Sight(cluster, knows_permits=True), moves=False, complete=True)
+        for cluster in ("another cluster", "cluster")
+    ]
+    assert steps[0] is HubStep.NOTHING
+    assert steps[1] is not HubStep.NOTHING
 
 
 def test_a_copy_that_is_listed_is_no_proof() -> None:

@@ -261,8 +261,9 @@ class World:
                 Evidence.PODS: not there.pods.get(uid),
             }
             if so_far.wanted is not Evidence.COMPLETE:
-                # Each read says of which cluster it is.
-                so_far = so_far.found(gone=gone[so_far.wanted] and there.cluster == dispatch.cluster)
+                # Each read but the first, which the step is decided by, says of which cluster it is.
+                its_own = so_far.wanted is Evidence.COPY or there.cluster == dispatch.cluster
+                so_far = so_far.found(gone=gone[so_far.wanted] and its_own)
         mind.proofs[job] = so_far
         if so_far.proves(dispatch):
             self._write(job, known, dispatch.proven_gone())

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -94,6 +95,12 @@ async def test_of_pods_that_are_left_the_first_is_enough() -> None:
     speaker = Speaker(1_000, 1)
     assert not await member(speaker).gone(Evidence.PODS, JOB, "team-a", "train", DISPATCH)
     assert len(speaker.queries) == 1
+
+
+async def test_what_another_cluster_by_its_name_does_not_have_is_not_known_to_be_gone() -> None:
+    empty, which = member(Speaker(1, 0)), (JOB, "team-a", "job-1")
+    assert await empty.gone(Evidence.PODS, *which, DISPATCH)
+    assert not await empty.gone(Evidence.PODS, *which, replace(DISPATCH, cluster="another cluster"))
 
 
 async def test_pods_are_gone_only_where_the_list_is_read_to_its_end_and_served() -> None:
