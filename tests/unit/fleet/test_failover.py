@@ -1,7 +1,8 @@
 """A job that fails in its member is tried in the others, each once, where a propagation policy says so."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
@@ -27,6 +28,17 @@ def true_conditions(job: Mapping[str, Any] | None) -> set[str]:
 async def has_failed(world: Fleet, kind: str, name: str) -> bool:
     job = await world.hub.get(kind, name)
     return "Failed" in true_conditions(job) and dispatch_of(job or {}).phase is DispatchPhase.NOWHERE
+
+
+@asynccontextmanager
+async def failed_in_a() -> AsyncIterator[Fleet]:
+    """Yield a fleet of two, in one of which a gang has just failed."""
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(failover_policy())
+        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        await asyncio.sleep(15)
+        yield world
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -113,11 +125,7 @@ async def test_a_member_with_a_job_of_that_name_is_not_waited_for_when_it_has_fa
 
 @pytest.mark.parametrize("away", [20, 3600])
 async def test_a_member_that_does_not_answer_is_waited_for_a_minute(away: float) -> None:
-    async with fleet("a", "b") as world:
-        await fail_all(world.members["a"])
-        await world.hub.cluster.create(failover_policy())
-        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
-        await asyncio.sleep(15)
+    async with failed_in_a() as world:
         world.links["b"].freeze()
         began = asyncio.get_running_loop().time()
         if away > SILENT_SECONDS:
@@ -131,11 +139,7 @@ async def test_a_member_that_does_not_answer_is_waited_for_a_minute(away: float)
 
 
 async def test_a_silence_that_has_just_begun_is_not_the_end_of_a_gang_that_failed_long_ago() -> None:
-    async with fleet("a", "b") as world:
-        await fail_all(world.members["a"])
-        await world.hub.cluster.create(failover_policy())
-        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
-        await asyncio.sleep(15)
+    async with failed_in_a() as world:
         # Its own member keeps it: what is not reached there may yet run.
         world.links["a"].freeze()
         await asyncio.sleep(TOLERATION + SILENT_SECONDS)
@@ -148,11 +152,7 @@ async def test_a_silence_that_has_just_begun_is_not_the_end_of_a_gang_that_faile
 
 
 async def test_a_silence_is_not_counted_over_a_time_in_which_nobody_asked() -> None:
-    async with fleet("a", "b") as world:
-        await fail_all(world.members["a"])
-        await world.hub.cluster.create(failover_policy())
-        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
-        await asyncio.sleep(15)
+    async with failed_in_a() as world:
         world.links["b"].freeze()
         await asyncio.sleep(TOLERATION + 5)
         # Its own member keeps it, so that it is not asked for in the other, which is there all that time.
@@ -170,11 +170,7 @@ async def test_a_silence_is_not_counted_over_a_time_in_which_nobody_asked() -> N
 
 @pytest.mark.parametrize("lasts", [20, 3600])
 async def test_answers_that_cannot_be_read_are_a_silence_from_when_they_began(lasts: float) -> None:
-    async with fleet("a", "b") as world:
-        await fail_all(world.members["a"])
-        await world.hub.cluster.create(failover_policy())
-        await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
-        await asyncio.sleep(15)
+    async with failed_in_a() as world:
         # Its own member keeps it long past the time that its policy gives.
         world.links["a"].freeze()
         await asyncio.sleep(TOLERATION + SILENT_SECONDS)

@@ -12,8 +12,8 @@ from prometheus_client import REGISTRY
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.notation import names
 from webhook.errors import ApiError, Forbidden, Invalid, NotFound, Unavailable
+from webhook.fleet.jobs.allowance import AT_ONCE, EACH_SECONDS
 from webhook.fleet.jobs.copies import dispatch_of
-from webhook.fleet.jobs.looks import EACH_SECONDS, LOOKS_AT_ONCE
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS
 
 pytestmark = pytest.mark.virtual_time
@@ -246,7 +246,7 @@ async def test_a_copy_that_is_changed_all_the_time_is_looked_at_now_and_then() -
         for number in range(1000):
             await world.members["a"].patch("Job", "train", {"metadata": {"annotations": {"x.dev/y": str(number)}}})
             await asyncio.sleep(0.01)
-        assert len(looks) <= LOOKS_AT_ONCE + 20 / EACH_SECONDS
+        assert len(looks) <= AT_ONCE + 20 / EACH_SECONDS
 
 
 async def runs(world: Fleet) -> bool:

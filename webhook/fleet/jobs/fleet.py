@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from webhook.clock import Clock
+from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.copies import JobName
 from webhook.fleet.jobs.member import Member, NoAnswer
-from webhook.fleet.jobs.spread import Spread
 from webhook.fleet.rules.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.rules.propagation import Propagation
 from webhook.kube.api import Api
@@ -49,7 +49,7 @@ class Fleet:
     not settle, or of which pods or room are left there and no copy: they are offered to nobody before a sweep has found
     all of that mended and gone. They keep no other gang waiting."""
 
-    spread: Spread = field(default_factory=Spread)
+    telling: Allowance = field(default_factory=Allowance)
     """Of what gangs are told that do not go on."""
 
     def member(self, name: str) -> Member:

@@ -25,6 +25,7 @@ from webhook.core.fleet.steps import (
 from webhook.core.fleet.text import UnreadableRecord, encode
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
+from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
 from webhook.fleet.jobs.copies import (
     copy_made,
@@ -41,7 +42,6 @@ from webhook.fleet.jobs.events import UNREADABLE, unreadable
 from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
-from webhook.fleet.jobs.looks import Looks
 from webhook.fleet.jobs.member import Look, Member, NoAnswer, Refused, Waits
 from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
@@ -82,7 +82,7 @@ class FleetJob:
         self._fleet = fleet
         self._kind, self.namespace, self.name = kind, namespace, name
         self._which = kind.feed, namespace, name
-        self.last_read, self.looks = LastRead(), Looks()
+        self.last_read, self.looks = LastRead(), Allowance()
         self._proving = Proving()
         self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""

@@ -78,7 +78,7 @@ class Telling:
 
     async def hourly(self, reason: str, event: Event) -> None:
         """Say what keeps it from going on, once an hour; a little later where many have to be told the same."""
-        if self.due(reason) and self._fleet.spread.takes(asyncio.get_running_loop().time()):
+        if self.due(reason) and self._fleet.telling.takes(asyncio.get_running_loop().time()):
             now = self._fleet.clock.now()
             with contextlib.suppress(ApiError):
                 # Another process may have told it in this hour.

@@ -12,9 +12,9 @@ from tests.unit.fleet.clusters import NAMESPACE, plain_job
 from webhook.clock import LoopClock
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.errors import Conflict
+from webhook.fleet.jobs.allowance import AT_ONCE, EACH_SECONDS
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.member import Member
-from webhook.fleet.jobs.spread import AT_ONCE, EACH_SECONDS
 from webhook.fleet.jobs.telling import Telling
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
