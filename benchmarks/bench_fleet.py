@@ -26,7 +26,7 @@ from benchmarks.bench_admission import writes
 from tests.e2e import objects, queues
 from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
 from webhook.core.fleet.dispatch import DispatchPhase
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import Api
 from webhook.kube.connecting import connect
 

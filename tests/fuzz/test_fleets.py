@@ -25,7 +25,7 @@ from webhook.core.fleet.text import UnreadableRecord, decode
 from webhook.errors import WrongInput
 from webhook.fleet import watching
 from webhook.fleet.credentials import kubeconfig
-from webhook.fleet.jobs.copies import (
+from webhook.fleet.members.copies import (
     copy_made,
     copy_read,
     failing,
@@ -35,7 +35,7 @@ from webhook.fleet.jobs.copies import (
     stops_nobody,
     why_unwanted,
 )
-from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.members.member import Member, NoAnswer
 from webhook.fleet.rules import propagation
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer

@@ -158,7 +158,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P5",
         "each read of a proof is of the cluster that the record names",
-        "webhook/fleet/jobs/member.py",
+        "webhook/fleet/members/member.py",
         "        return gone and cluster == dispatch.cluster\n",
         "        return gone\n",
         f"{UNIT}/fleet/jobs/test_member.py -k another_cluster",
@@ -190,7 +190,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P3",
         "what could not be read is not taken for gone",
-        "webhook/fleet/jobs/member.py",
+        "webhook/fleet/members/member.py",
         "        except NotFound:\n            return None\n        except (TooLarge,",
         "        except (NotFound, NoAnswer):\n            return None\n        except (TooLarge,",
         f"{UNIT}/fleet/test_hub.py -k taken_for_gone",

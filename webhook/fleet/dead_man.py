@@ -28,10 +28,10 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound
 from webhook.fleet import lost
-from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
-from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.members.copies import dispatch_of
+from webhook.fleet.members.member import Member, NoAnswer
 
 log = structlog.get_logger(__name__)
 

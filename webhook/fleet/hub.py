@@ -24,10 +24,10 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
-from webhook.fleet.jobs.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
-from webhook.fleet.jobs.member import Member, NoAnswer, Refused
+from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
+from webhook.fleet.members.member import Member, NoAnswer, Refused
 from webhook.fleet.rules.propagation import Propagation, by_namespace
 from webhook.fleet.watching import Seen
 from webhook.jobs.kinds.kind import JobKind

@@ -17,9 +17,9 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound, WrongName
-from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
+from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, Api

@@ -27,7 +27,7 @@ from webhook.fleet.credentials import expiry, kubeconfig
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.events import MEMBERS, expiring
-from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.members.member import Member, NoAnswer
 from webhook.fleet.rules import multikueue
 from webhook.fleet.rules.multikueue import Condition, Named
 from webhook.kube.api import MERGE_PATCH, METADATA, Api

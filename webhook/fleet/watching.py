@@ -16,8 +16,8 @@ import orjson
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import PAGES_MAX
 from webhook.core.notation import names
-from webhook.fleet.jobs.copies import placed_by_hub
-from webhook.fleet.jobs.member import COPIES_MAX
+from webhook.fleet.members.copies import placed_by_hub
+from webhook.fleet.members.member import COPIES_MAX
 from webhook.fleet.rules import multikueue, propagation
 from webhook.fleet.rules.multikueue import Named, SetUp
 from webhook.fleet.rules.propagation import Propagation

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from webhook import errors
-from webhook.fleet.jobs.member import ANSWER_SECONDS
+from webhook.fleet.members.member import ANSWER_SECONDS
 from webhook.kube.api import REQUEST_TIMEOUT_SECONDS
 from webhook.laboratory.simulated.api import SimulatedApi
 

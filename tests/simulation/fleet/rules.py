@@ -9,7 +9,7 @@ from webhook.core.fleet.dispatch import NOWHERE, Dispatch
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode
 from webhook.core.notation import names
-from webhook.fleet.jobs.copies import copy_read
+from webhook.fleet.members.copies import copy_read
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading import status
 from webhook.laboratory.simulated.objects.store import Stored

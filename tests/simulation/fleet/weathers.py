@@ -17,9 +17,9 @@ from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
 from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import SWEEP_SECONDS
-from webhook.fleet.jobs.copies import copy_read, why_unwanted
-from webhook.fleet.jobs.member import ANSWER_SECONDS
 from webhook.fleet.lost import SILENT, give_up, noted
+from webhook.fleet.members.copies import copy_read, why_unwanted
+from webhook.fleet.members.member import ANSWER_SECONDS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import SimulatedApi
 from webhook.laboratory.simulated.cluster import SimulatedCluster

@@ -16,7 +16,7 @@ from webhook.controllers.ledger.errors import SetBack
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.admission.webhooks import Registration, Rule

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from webhook.errors import TooLarge
-from webhook.fleet.jobs.answers import OBJECT_BYTES_MAX, OBJECTS_MAX, SHORT, object_of, objects_of
+from webhook.fleet.members.answers import OBJECT_BYTES_MAX, OBJECTS_MAX, SHORT, object_of, objects_of
 
 pytestmark = pytest.mark.virtual_time
 OBJECTS = [{"metadata": {"name": f"job-{number}"}} for number in range(1_200)]

@@ -18,8 +18,8 @@ from tests.unit.fleet.test_dead_man import (
 from webhook.clock import LoopClock
 from webhook.fleet import lost
 from webhook.fleet.dead_man import RENEW_SECONDS
-from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.lost import SILENT, noted
+from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
 

@@ -10,7 +10,7 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorc
 from tests.unit.fleet.test_hub import runs_in
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -18,9 +18,9 @@ from webhook.core.fleet.silence import SLACK_SECONDS
 from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import Hub
-from webhook.fleet.jobs.copies import dispatch_of
-from webhook.fleet.jobs.member import ANSWER_SECONDS
 from webhook.fleet.lost import SILENT, noted
+from webhook.fleet.members.copies import dispatch_of
+from webhook.fleet.members.member import ANSWER_SECONDS
 from webhook.fleet.rules.propagation import VERSIONS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.controllers.stage import KUEUE, waiting_job
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from webhook.core.notation import names
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.fleet.clusters import Fleet, Side, fleet, plain_job
 from tests.unit.fleet.test_deaths import slow
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time
 LOOK_SECONDS = 0.01

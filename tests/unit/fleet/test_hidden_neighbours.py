@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.kube.fake_api import FakeApi
 from webhook.core.reasons.neighbours import SOMEBODY
-from webhook.fleet.jobs.member import REASON_CHARACTERS, Member
+from webhook.fleet.members.member import REASON_CHARACTERS, Member
 
 OTHERS = ("team-secret", "x", "another-team-with-a-long-name")
 JOBS = ("paper", "merger-2027", "a.b")

@@ -14,9 +14,9 @@ from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger import pages
 from webhook.core.notation import names
 from webhook.errors import ApiError, Forbidden, NotFound, Unavailable, WrongName
-from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.job import REST_SECONDS
 from webhook.fleet.lost import give_up, noted, take_back
+from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import WritePoint
 

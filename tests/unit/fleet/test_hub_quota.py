@@ -15,7 +15,7 @@ from tests.unit.controllers.stage import POLICY
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, Make, fleet, plain_job, pytorch_job, suspend
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.fleet.clusters import NAMESPACE, fleet, template
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.controllers.training import FRAMEWORKS, Framework

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.fleet.clusters import Fleet
 from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time
 

@@ -13,8 +13,8 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.notation import names
 from webhook.errors import ApiError, Forbidden, Invalid, NotFound, Unavailable
 from webhook.fleet.jobs.allowance import AT_ONCE, EACH_SECONDS
-from webhook.fleet.jobs.copies import dispatch_of
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS
+from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time
 
@@ -199,7 +199,7 @@ async def test_a_member_with_more_copies_than_one_can_have_is_shown_until_it_has
         await world.until(lambda: runs(world))
         await says("a", 0, 10)
         with monkeypatch.context() as few:
-            few.setattr("webhook.fleet.jobs.member.COPIES_MAX", 1)
+            few.setattr("webhook.fleet.members.member.COPIES_MAX", 1)
             await asyncio.sleep(10)
             await says("a", 1, 20)
             assert "more than 1 copies" in world.running_hub.fleet.members["a"].health.trouble

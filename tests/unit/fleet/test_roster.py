@@ -27,7 +27,7 @@ from webhook.fleet import roster
 from webhook.fleet.credentials import kubeconfig as kubeconfigs
 from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 from webhook.fleet.roster import Roster
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH, Api
@@ -235,7 +235,7 @@ async def test_a_cluster_that_has_more_copies_than_a_hub_looks_at_says_so(
         await it.whole.hub.cluster.create(plain_job(runtime="600s"))
         await it.whole.until(lambda: running_in(it.whole, "a"), 60)
         with monkeypatch.context() as none:
-            none.setattr("webhook.fleet.jobs.member.COPIES_MAX", 0)
+            none.setattr("webhook.fleet.members.member.COPIES_MAX", 0)
             await it.says("multikueueclusters", WORKER, "False", "ClientConnectionFailed")
             assert "it has more than 0 copies of this hub" in (await it.condition("multikueueclusters", WORKER))[2]
         await it.says("multikueueclusters", WORKER, "True")

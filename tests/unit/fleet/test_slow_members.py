@@ -7,8 +7,8 @@ import pytest
 
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from webhook.core.fleet.dispatch import DispatchPhase
-from webhook.fleet.jobs.copies import dispatch_of
-from webhook.fleet.jobs.member import ANSWER_SECONDS
+from webhook.fleet.members.copies import dispatch_of
+from webhook.fleet.members.member import ANSWER_SECONDS
 
 pytestmark = pytest.mark.virtual_time
 SLOW = ANSWER_SECONDS - 0.2

@@ -14,7 +14,7 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
 from webhook.errors import Conflict, Forbidden
-from webhook.fleet.jobs.copies import JobName, dispatch_of
+from webhook.fleet.members.copies import JobName, dispatch_of
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 
 pytestmark = pytest.mark.virtual_time

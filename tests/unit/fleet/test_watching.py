@@ -11,7 +11,7 @@ import pytest
 from tests.unit.kube.fake_api import FakeApi, thing
 from webhook import errors
 from webhook.fleet import watching
-from webhook.fleet.jobs.member import Member
+from webhook.fleet.members.member import Member
 from webhook.fleet.watching import KEY_CHARACTERS_MAX, PAGE_KEYS_MAX
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer

@@ -10,7 +10,7 @@ from tests.unit.fleet.test_freed_room import without_pods
 from tests.unit.fleet.test_odd_answers import lie
 from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.fleet.jobs.choice import OFFER_SECONDS
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time
 OFFERS_MAX = 3

@@ -12,7 +12,7 @@ from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import why_recalled
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time
 RUN_SECONDS = 30

@@ -8,7 +8,7 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
 from webhook.errors import ApiError
-from webhook.fleet.jobs.copies import dispatch_of, placed_by_hub
+from webhook.fleet.members.copies import dispatch_of, placed_by_hub
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import by_name
 from webhook.jobs.reading import status

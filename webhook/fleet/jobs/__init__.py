@@ -1,8 +1,7 @@
-"""One job of a hub and its copy in a member, from a look to the step that follows.
+"""One job of a hub, from a look to the step that follows.
 
-In reading order: ``copies`` (objects and annotations, pure), ``shared_read`` (one read for all who ask at once),
-``member`` (what is asked of one member and written there; ``health`` knows whether it answers), ``choice`` (which
-member is asked next, pure) and ``patience`` (how long a copy is left alone before that), ``events`` (what is told on
-the job, pure) and ``telling`` (which sends it; ``allowance``: not to all gangs at once), ``proving`` (that nothing is
-left of it in a member), ``job`` (one job, from look to step; ``counting`` counts what comes of it).
+In reading order: ``choice`` (which member is asked next, pure) and ``patience`` (how long a copy is left alone before
+that), ``events`` (what is told on the job, pure) and ``telling`` (which sends it; ``allowance``: not to all gangs at
+once), ``proving`` (that nothing is left of it in a member), ``job`` (one job, from look to step; ``counting`` counts
+what comes of it).
 """

@@ -7,7 +7,7 @@ from typing import Final
 
 from webhook.core.fleet.steps import AfterFailure, Wish, eligible
 from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.member import Look
+from webhook.fleet.members.member import Look
 
 SILENT_SECONDS: Final = 60.0
 """So much longer than its policy says a gang that failed waits for a member that has not answered for so long."""

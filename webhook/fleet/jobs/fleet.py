@@ -7,8 +7,8 @@ import structlog
 
 from webhook.clock import Clock
 from webhook.fleet.jobs.allowance import Allowance
-from webhook.fleet.jobs.copies import JobName
-from webhook.fleet.jobs.member import Member, NoAnswer
+from webhook.fleet.members.copies import JobName
+from webhook.fleet.members.member import Member, NoAnswer
 from webhook.fleet.rules.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.rules.propagation import Propagation
 from webhook.kube.api import Api

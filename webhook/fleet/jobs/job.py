@@ -27,7 +27,16 @@ from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
-from webhook.fleet.jobs.copies import (
+from webhook.fleet.jobs.counting import count
+from webhook.fleet.jobs.events import UNREADABLE, unreadable
+from webhook.fleet.jobs.failed import Failed
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.last_read import LastRead
+from webhook.fleet.jobs.patience import Patience
+from webhook.fleet.jobs.proving import Proving
+from webhook.fleet.jobs.refusal import Refusal
+from webhook.fleet.jobs.telling import Telling
+from webhook.fleet.members.copies import (
     copy_made,
     dispatch_of,
     failing,
@@ -37,16 +46,7 @@ from webhook.fleet.jobs.copies import (
     why_over,
     why_unwanted,
 )
-from webhook.fleet.jobs.counting import count
-from webhook.fleet.jobs.events import UNREADABLE, unreadable
-from webhook.fleet.jobs.failed import Failed
-from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.last_read import LastRead
-from webhook.fleet.jobs.member import Look, Member, NoAnswer, Refused, Waits
-from webhook.fleet.jobs.patience import Patience
-from webhook.fleet.jobs.proving import Proving
-from webhook.fleet.jobs.refusal import Refusal
-from webhook.fleet.jobs.telling import Telling
+from webhook.fleet.members.member import Look, Member, NoAnswer, Refused, Waits
 from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path

@@ -8,7 +8,7 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import stopped_there
 from webhook.fleet.jobs.choice import OFFER_SECONDS
-from webhook.fleet.jobs.member import Look
+from webhook.fleet.members.member import Look
 
 SEEN_SECONDS: Final = 0.5
 """So long the controller of a copy's kind is waited for to write that it has seen it."""

@@ -4,7 +4,7 @@ from webhook.core.fleet import proof
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.proof import Evidence, Proof
 from webhook.core.fleet.sight import Sight
-from webhook.fleet.jobs.member import Member
+from webhook.fleet.members.member import Member
 from webhook.jobs.kinds.kind import JobKind
 
 

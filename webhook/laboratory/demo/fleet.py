@@ -20,7 +20,7 @@ from webhook.config import Config
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.hub import Hub
-from webhook.fleet.jobs.copies import dispatch_of
+from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.demo.play import submit
 from webhook.laboratory.demo.screen import say

@@ -14,8 +14,8 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.errors import Conflict
 from webhook.fleet.jobs.allowance import AT_ONCE, EACH_SECONDS
 from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.member import Member
 from webhook.fleet.jobs.telling import Telling
+from webhook.fleet.members.member import Member
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from webhook.fleet.jobs.shared_read import SharedRead
+from webhook.fleet.members.shared_read import SharedRead
 
 pytestmark = pytest.mark.virtual_time
 

@@ -27,10 +27,10 @@ from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
-from webhook.fleet.jobs import answers
-from webhook.fleet.jobs.copies import FoundCopy, JobName, copy_read, found_copy, offer_text
-from webhook.fleet.jobs.health import Health
-from webhook.fleet.jobs.shared_read import SharedRead
+from webhook.fleet.members import answers
+from webhook.fleet.members.copies import FoundCopy, JobName, copy_read, found_copy, offer_text
+from webhook.fleet.members.health import Health
+from webhook.fleet.members.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, METADATA, Api

@@ -12,8 +12,8 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.proof import Evidence
 from webhook.core.notation.names import ORIGIN_LABEL
 from webhook.errors import NotFound
-from webhook.fleet.jobs.copies import TEXT_MAX
-from webhook.fleet.jobs.member import COPIES_MAX, Member, NoAnswer
+from webhook.fleet.members.copies import TEXT_MAX
+from webhook.fleet.members.member import COPIES_MAX, Member, NoAnswer
 from webhook.jobs.kinds.registry import KINDS
 
 pytestmark = pytest.mark.virtual_time

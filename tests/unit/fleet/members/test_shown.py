@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.fleet.jobs.copies import failing, shown
+from webhook.fleet.members.copies import failing, shown
 from webhook.jobs.kinds.registry import KINDS
 
 JOB = KINDS["Job.batch"]

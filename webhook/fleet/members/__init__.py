@@ -1,0 +1,5 @@
+"""What a hub asks of one member and writes there.
+
+In reading order: ``copies`` (objects and annotations, pure), ``answers`` (what a member answers, read within bounds),
+``shared_read`` (one read for all who ask at once), ``health`` (whether it answers), ``member`` (one member).
+"""
