@@ -32,6 +32,6 @@ def test_one_module_makes_what_clients_connect_with() -> None:
     assert making == {"suites.py", *MADE_ELSEWHERE}
 
 
-@pytest.mark.parametrize("module", ["kube/connecting.py", "fleet/process.py", "server/http/tls.py"])
+@pytest.mark.parametrize("module", ["kube/connecting.py", "fleet/credentials/connection.py", "server/http/tls.py"])
 def test_the_api_server_members_and_peers_are_reached_by_it(module: str) -> None:
     assert "suites.client_context(" in (PRODUCT / module).read_text()

@@ -18,13 +18,15 @@ from tests.unit.fleet.credentials.test_kubeconfig import good
 from webhook.clock import ApiServersClock, LoopClock
 from webhook.config import Config
 from webhook.errors import WrongInput
-from webhook.fleet import process, roster
+from webhook.fleet import roster
+from webhook.fleet.credentials.connection import reached
 from webhook.fleet.hub import Hub
-from webhook.fleet.process import reached, serve_hub
 from webhook.fleet.roster import Roster, read
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.http import HttpFrontEnd
+from webhook.processes import hub as process
+from webhook.processes.hub import run_hub
 
 
 def write(directory: Path, name: str, token: str = "abc", **user: Any) -> None:
@@ -62,7 +64,7 @@ def test_a_directory_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 async def test_a_hub_without_members_does_not_start() -> None:
     with pytest.raises(WrongInput, match="fleet_members"):
-        await serve_hub(Config(), asyncio.Event())
+        await run_hub(Config(), asyncio.Event(), lambda hub: None)
 
 
 async def test_certificates_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ async def test_the_process_places_a_job_over_tls_with_tokens(tmp_path: Path, mon
         stop = asyncio.Event()
         config = Config(kubeconfig=tmp_path / "hub", fleet_members=tmp_path / "members", hide_neighbours=True)
         hubs: list[Hub] = []
-        process_running = asyncio.create_task(serve_hub(config, stop, hubs.append))
+        process_running = asyncio.create_task(run_hub(config, stop, hubs.append))
         try:
             await world.hub.cluster.create(pytorch_job(runtime="1s"))
             await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), 60)

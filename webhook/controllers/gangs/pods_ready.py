@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from webhook.cluster import starting
+from webhook.cluster import incomplete_start
 from webhook.cluster.view import NODES, View
 from webhook.config import Start
 from webhook.controllers.gangs.gated_pods import is_pod_group, started_by
@@ -111,7 +111,7 @@ class PodsReady:
         if progress is None or nodes is None or progress.ready_once:
             return None
         short = sum(nodes.short.get(job.uid, 0) for job, _ in parts)
-        if not short or NODES in view.unread or not (said := starting.schedulers_word(_pods(parts, view))):
+        if not short or NODES in view.unread or not (said := incomplete_start.schedulers_word(_pods(parts, view))):
             progress.short_since = None
             return None
         progress.short_since = now if progress.short_since is None else progress.short_since
@@ -146,7 +146,7 @@ class PodsReady:
         limit = (
             self._settings.recovery_seconds
             if progress.ready_once
-            else starting.start_seconds(jobs[0], view, self._settings)
+            else incomplete_start.start_seconds(jobs[0], view, self._settings)
         )
         progress.due_seconds = inf if limit is None else progress.since_seconds + limit
         if limit is None or now - progress.since_seconds < limit:
@@ -154,7 +154,7 @@ class PodsReady:
         stage = "after losing others" if progress.ready_once else "after its admission"
         needed = counted(quorum - spared, "pod")
         ran = f"only {max(0, running - spared)} of the {needed} it needs ran within {limit:g} s {stage}"
-        said = starting.pods_word(_pods(parts, view))
+        said = incomplete_start.pods_word(_pods(parts, view))
         return f"{ran}; {said}" if said else ran
 
     def _first_look(self, parts: Sequence[Started], view: View, now: float) -> _Progress:
@@ -169,7 +169,7 @@ class PodsReady:
         if job.kind == JOB.key and reservation.membership is None and job.marked:
             # Of one that is not marked, adopted once, no pod can be seen: its report is all there is.
             progress.before, progress.spared = _ended(job, view), job.reclaimed
-        if now - since >= starting.start_seconds(job, view, self._settings):
+        if now - since >= incomplete_start.start_seconds(job, view, self._settings):
             progress.ready_once, progress.since_seconds = self._settings.recovery_seconds is not None, now
         return progress
 

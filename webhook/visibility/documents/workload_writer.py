@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from webhook.cluster.starting import lacking
+from webhook.cluster.incomplete_start import lacking
 from webhook.cluster.view import View
 from webhook.cluster.waiting import RELEASED
 from webhook.config import Start
