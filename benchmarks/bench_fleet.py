@@ -34,8 +34,6 @@ PEER: Final = {"MultiKueue with 3 workers, by its own users (kueue 8564)": 1.31}
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 LOOK_SECONDS: Final = 0.05
-LIST_SECONDS: Final = 0.2
-"""From one list of all jobs to the next, which cost the hub's API server as much as placing some of them."""
 CHANGE_SECONDS: Final = 0.1
 CHANGED: Final = "Changed-"
 """What the conditions begin with that are written to see how soon they are shown."""
@@ -67,17 +65,25 @@ async def listed(api: Api, path: str, **query: str) -> list[dict[str, Any]]:
 
 async def in_members(hub: Api, names: set[str]) -> None:
     """Wait until every one of these gangs has been granted to a member."""
-    left, deadline = set(names), time.monotonic() + GIVE_UP_SECONDS
-    while left:
-        for job in await listed(hub, JOBS):
-            dispatch = dispatch_of(job)
-            # One that ended meanwhile is nowhere again, and was offered.
-            if dispatch.holds or (
-                dispatch.phase is DispatchPhase.NOWHERE and job.get("status", {}).get("completionTime")
-            ):
-                left.discard(job["metadata"]["name"])
-        assert time.monotonic() < deadline, f"{len(left)} gangs are in no member: {sorted(left)[:5]}"
-        await asyncio.sleep(LIST_SECONDS)
+    left = set(names)
+
+    def see(job: dict[str, Any]) -> None:
+        dispatch = dispatch_of(job)
+        # One that ended meanwhile is nowhere again, and was offered.
+        if dispatch.holds or (dispatch.phase is DispatchPhase.NOWHERE and job.get("status", {}).get("completionTime")):
+            left.discard(job["metadata"]["name"])
+
+    found = orjson.loads(await hub.request("GET", JOBS))
+    for job in found["items"]:
+        see(job)
+    query = {"watch": "1", "resourceVersion": found["metadata"]["resourceVersion"]}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GIVE_UP_SECONDS if left else 0):
+            async for line in hub.watch(JOBS, query=query, idle_seconds=GIVE_UP_SECONDS):
+                see(orjson.loads(line)["object"])
+                if not left:
+                    return
+    assert not left, f"{len(left)} gangs are in no member: {sorted(left)[:5]}"
 
 
 async def emptied(apis: dict[str, Api]) -> None:
