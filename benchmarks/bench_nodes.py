@@ -24,7 +24,7 @@ import orjson
 
 from benchmarks.bench_engine import PER_QUEUE, gangs_of, policy_of
 from tests.unit.core.worlds import LABELS, gang, policy, queue
-from webhook import garbage
+from webhook import gc_pauses
 from webhook.cluster.nodes import node as nodes_feed
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.controllers.loop.reconciler import LOOKED_AT_MAX
@@ -70,7 +70,7 @@ def main() -> None:
     there = filled(rng)
     mib = tracemalloc.get_traced_memory()[0] / 2**20
     tracemalloc.stop()
-    garbage.tune()
+    gc_pauses.tune()
     nodes = list(there.nodes.values())
     floor = measured("a plain look at each node's free GPUs", lambda: plain(nodes, there), None, COLD_ROUNDS)
     measured("what nodes look like, read for the first time", lambda: unread(there), floor, COLD_ROUNDS)
@@ -162,7 +162,7 @@ def deciding(gangs: list[Gang], nodes: Capacity | None, node_fit: NodeFit) -> fl
     )
     engine.set_policy(policy_of(queues, preempting=False), labels, 0.0)
     engine.know_nodes(nodes)
-    garbage.settle()
+    gc_pauses.settle()
     began = time.process_time()
     for each in gangs:
         engine.submit(each, 0.0)
@@ -217,7 +217,7 @@ def losing(floor: float) -> None:
 
     def longest() -> float:
         took = []
-        garbage.settle()
+        gc_pauses.settle()
         while not took or engine.next_wake(1.0) is not None:
             began = time.process_time()
             engine.cycle(1.0, Fences(), epoch=1, looks=LOOKED_AT_MAX)
@@ -285,7 +285,7 @@ def report(node: NodeRecord, version: int) -> bytes:
 def measured(what: str, work: Callable[[], object], floor: float | None, rounds: int = ROUNDS) -> float:
     """Print what ``work`` took in some rounds; return the median, in milliseconds."""
     took = []
-    garbage.settle()
+    gc_pauses.settle()
     for _ in range(rounds):
         began = time.process_time()
         work()

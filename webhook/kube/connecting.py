@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from webhook import suites
+from webhook import cipher_suites
 from webhook.core.notation.problem import Problem
 from webhook.errors import WrongInput, in_words
 from webhook.kube.http import Credentials, GivenToken, HttpApi, new_session
@@ -139,7 +139,7 @@ def _unusable(source: str | None, error: Exception) -> Problem:
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
-    context = suites.client_context(file=configuration.ssl_ca_cert)
+    context = cipher_suites.client_context(file=configuration.ssl_ca_cert)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
     if not configuration.verify_ssl:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from webhook import garbage, logs
+from webhook import gc_pauses, logs
 from webhook.config import Config, job_kinds, load
 
 Serve = Callable[[Config, asyncio.Event], Coroutine[Any, Any, None]]
@@ -30,11 +30,11 @@ def run(serve: Serve, path: Path | None) -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        collecting = asyncio.create_task(garbage.run(), name="collector")
+        collecting = asyncio.create_task(gc_pauses.run(), name="collector")
         await serve(config, stop)
         collecting.cancel()
 
-    garbage.tune()
+    gc_pauses.tune()
     uvloop.run(body())
 
 

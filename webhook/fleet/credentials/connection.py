@@ -4,7 +4,7 @@ import os
 import ssl
 import tempfile
 
-from webhook import suites
+from webhook import cipher_suites
 from webhook.core.notation.problem import Problem
 from webhook.errors import WrongInput
 from webhook.fleet.credentials.kubeconfig import Account
@@ -15,7 +15,7 @@ from webhook.kube.connecting import reach
 def reached(account: Account) -> Api:
     """Return a connection to a member. Raises WrongInput where its certificates cannot be used."""
     try:
-        tls = suites.client_context(account.authority or None)
+        tls = cipher_suites.client_context(account.authority or None)
         if account.certificate:
             _present(tls, account)
     except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from webhook import suites
+from webhook import cipher_suites
 from webhook.clock import Clock, SystemClock
 from webhook.core.notation.moments import time_text
 from webhook.errors import TuttiError
@@ -92,7 +92,7 @@ class ServingCertificate:
     def client_context(self) -> ssl.SSLContext:
         """Return a context that verifies our peers, which serve certificates of the same authority."""
         authority = self._pair.authority
-        return suites.client_context(None if authority is None else authority.decode())
+        return cipher_suites.client_context(None if authority is None else authority.decode())
 
     async def run(self, poll_seconds: float = POLL_SECONDS) -> None:
         """Look at the files until cancelled."""
@@ -138,7 +138,7 @@ class ServingCertificate:
         expires_seconds = _verify(pair, self._clock.now())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers(suites.SUITES)
+        context.set_ciphers(cipher_suites.SUITES)
         context.set_alpn_protocols(["http/1.1"])
         context.num_tickets = 0
         try:

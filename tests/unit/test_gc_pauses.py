@@ -9,7 +9,7 @@ from typing import Any
 import async_solipsism
 import pytest
 
-from webhook import garbage
+from webhook import gc_pauses
 
 
 class Node:
@@ -23,22 +23,22 @@ class Node:
 def tuned() -> Iterator[None]:
     """Leave the collector as it was."""
     before = gc.get_threshold()
-    garbage.tune()
+    gc_pauses.tune()
     yield
     gc.set_threshold(*before)
 
 
 def test_what_has_survived_is_not_looked_at_again() -> None:
     kept = [[] for _ in range(1000)]
-    garbage.settle()
+    gc_pauses.settle()
     assert gc.get_freeze_count() > len(kept)
     assert not any(each is kept for each in gc.get_objects())
 
 
 def test_a_cycle_that_is_new_goes() -> None:
-    garbage.settle()
+    gc_pauses.settle()
     seen = weakref.ref(Node())
-    garbage.settle()
+    gc_pauses.settle()
     assert seen() is None
 
 
@@ -46,7 +46,7 @@ def virtually(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run a story in virtual time, beside the collector's task."""
 
     async def both() -> None:
-        running = asyncio.create_task(garbage.run())
+        running = asyncio.create_task(gc_pauses.run())
         await story()
         running.cancel()
 
@@ -56,10 +56,10 @@ def virtually(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def test_what_grows_is_set_aside_without_being_asked() -> None:
     async def story() -> None:
-        garbage.settle()
+        gc_pauses.settle()
         before = gc.get_freeze_count()
-        kept = [[] for _ in range(3 * garbage.YOUNG * garbage.MIDDLE)]
-        await asyncio.sleep(2 * garbage.EVERY_SECONDS)
+        kept = [[] for _ in range(3 * gc_pauses.YOUNG * gc_pauses.MIDDLE)]
+        await asyncio.sleep(2 * gc_pauses.EVERY_SECONDS)
         assert gc.get_freeze_count() - before >= len(kept) // 2
 
     virtually(story)
@@ -69,11 +69,11 @@ def test_now_and_then_all_of_it_is_looked_at() -> None:
     async def story() -> None:
         node = Node()
         seen = weakref.ref(node)
-        garbage.settle()
+        gc_pauses.settle()
         del node
-        garbage.settle()
+        gc_pauses.settle()
         assert seen() is not None, "it was set aside while it was in use"
-        await asyncio.sleep(garbage.WHOLE_SECONDS + garbage.EVERY_SECONDS)
+        await asyncio.sleep(gc_pauses.WHOLE_SECONDS + gc_pauses.EVERY_SECONDS)
         assert seen() is None
 
     virtually(story)
