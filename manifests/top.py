@@ -1,4 +1,4 @@
-"""Writes ``base/top-policy.yaml``: who may move a waiting job before all others of its queue.
+"""Writes ``base/top-policy.yaml``: who may move a waiting job before all others of its priority.
 
 The right is the verb ``top`` on ``workloads`` of our read API, in the job's namespace: no object of ours is written for
 it, and none of the cluster's own roles but cluster-admin has it. Run ``python -m manifests.top`` after changing the job

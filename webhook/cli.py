@@ -101,7 +101,7 @@ def _add_owner_verb(verb: str, summary: str) -> None:
 
 for _verb, _summary in {
     "hold": "Keep jobs from starting, or stop them whole, until they are released: they keep their place.",
-    "release": "Let held jobs wait for their turn again.",
+    "release": "Put held jobs back in their queues.",
     "cancel": "Delete jobs and their pods, whether they wait or run.",
     "top": "Move waiting jobs to the front of their priority in their queue; needs the verb top on workloads.",
 }.items():
@@ -248,7 +248,7 @@ def status(kubeconfig: KubeconfigOption = None) -> None:
 def uninstall(
     kubeconfig: KubeconfigOption = None,
     config: Annotated[Path | None, typer.Option(help="Default: the ConfigMap tutti-config of the cluster.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written; change nothing.")] = False,
 ) -> None:
     """Restore every job to what its owner wrote. Run it after the webhook and the reconciler are gone."""
     from webhook.commands import uninstall as removal  # noqa: PLC0415
@@ -291,7 +291,7 @@ app.add_typer(fleet_app, name="fleet", rich_help_panel=_INSTALLATION)
 def fleet_lost(
     member: Annotated[str, typer.Argument(help="The member that will not come back.")],
     kubeconfig: KubeconfigOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be offered elsewhere.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the offers; change nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Even if it has no gang and may not be a member.")] = False,
 ) -> None:
     """Declare a member lost: its gangs are offered elsewhere. Stop the member first, or a gang may run twice."""

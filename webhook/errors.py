@@ -1,6 +1,6 @@
 """Every error of Tutti.
 
-A denial is a value (``core.reasons.Reason``), not an exception; a broken invariant is an assertion.
+A denial is a value (``core.reasons.reasons.Reason``), not an exception; a broken invariant is an assertion.
 
 TuttiError
 ├── RequestError        an admission request that cannot be answered by a review; carries the HTTP status

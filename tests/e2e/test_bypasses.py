@@ -434,7 +434,7 @@ def gpu_in(place: str) -> Callable[[], Manifest]:
 def test_gpus_are_priced_wherever_a_pod_asks_for_them(owner: Kubectl, admin: Kubectl, place: str, gpus: int) -> None:
     give_queue(admin, 2 * gpus - 1)
     owner.create(job("gang", 2, gpu_in(place)(), QUEUE))
-    assert f"asks {2 * gpus} {GPU}" in owner.warnings
+    assert f"asks for {2 * gpus} {GPU}" in owner.warnings
     assert f"can hold at most {2 * gpus - 1}" in owner.warnings
     stays(lambda: suspended(owner, "job", "gang"), 1.5, "it waits")
     set_gpus(admin, 2 * gpus)

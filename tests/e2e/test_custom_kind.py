@@ -134,7 +134,7 @@ def test_a_users_own_kind_waits_starts_whole_and_returns_its_quota_like_any_othe
     message = owner.refused("patch", KIND, "search", "--type=merge", '--patch={"spec": {"suspend": false}}')
     assert f"waits in queue {QUEUE}, and only Tutti un-suspends it" in message
     why = wait_until(lambda: told(owner, "search", "Queued"), what="it says why it waits")[-1]
-    assert "asks 3 nvidia.com/gpu" in why
+    assert "asks for 3 nvidia.com/gpu" in why
 
     set_gpus(admin, 3)
     wait_until(lambda: owner.get(KIND, "search")["spec"]["suspend"] is False, what="it is started")

@@ -45,7 +45,7 @@ def test_the_demo_plays_to_its_end_and_leaves_nothing_behind(tmp_path: Path) -> 
     told, _ = demo.communicate(timeout=120)
     assert demo.returncode == 0, told
     assert "6 of 6 gangs finished" in told
-    assert "waits: WaitingForQuota: asks 8 nvidia.com/gpu" in told
+    assert "waits: WaitingForQuota: asks for 8 nvidia.com/gpu" in told
     assert "Queue vision borrowed" in told
     assert not list(tmp_path.iterdir())
     assert not processes_that_mention(str(tmp_path))

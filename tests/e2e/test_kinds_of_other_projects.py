@@ -259,7 +259,7 @@ def test_a_job_of_another_project_is_held_started_and_guarded_through_its_real_d
     assert f"waits in queue {QUEUE}, and only Tutti un-suspends it" in message
     refused_patch(owner, case, {"metadata": {"labels": {names.QUEUE_LABELS[0]: None}}, "spec": {"suspend": False}})
     why = wait_until(lambda: told(owner, "train", "Queued"), what="it says why it waits")[-1]
-    assert f"asks 2 {GPU}" in why
+    assert f"asks for 2 {GPU}" in why
     waiting = workload_of(owner, case)
     assert {s["name"]: s["count"] for s in waiting["spec"]["podSets"]} == case.pod_sets
     assert condition(waiting, "Admitted") == "False"

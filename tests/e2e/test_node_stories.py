@@ -42,7 +42,7 @@ def test_a_gang_larger_than_any_node_is_told_so_and_takes_no_room_from_those_beh
 ) -> None:
     nodes_of_8(3)
     owner.apply(job("huge", 1, pod_template(12), QUEUE))
-    waits_for_nodes(owner, "huge", "no node is large enough: one pod asks 12 nvidia.com/gpu")
+    waits_for_nodes(owner, "huge", "no node is large enough: one pod asks for 12 nvidia.com/gpu")
     owner.apply(job("all", 3, pod_template(8), QUEUE))
     wait_until(lambda: running(owner, "all") == 3, SECONDS, "who came later has all that the queue has")
     assert owner.pods("job-name=huge") == []
@@ -69,7 +69,7 @@ def test_of_two_queues_that_want_one_node_at_the_same_moment_one_has_it_and_no_p
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, SECONDS, "one of them runs")
     (first,) = {pod["metadata"]["labels"]["job-name"] for pod in owner.pods()}
     second = "two" if first == "one" else "one"
-    waits_for_nodes(owner, second, "NodesDoNotFit: asks 2 pods of")
+    waits_for_nodes(owner, second, "NodesDoNotFit: asks for 2 pods of")
     owner.delete("job", first)
     wait_until(lambda: running(owner, second) == 2, SECONDS, "the other follows")
 

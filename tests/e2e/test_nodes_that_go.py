@@ -168,7 +168,7 @@ def test_a_gang_whose_node_goes_before_its_pods_are_bound_is_stopped_whole_and_s
     assert "1 of its pods no longer fits any node: others took the room, or nodes are gone; 1 found no node" in stopped
     wait_until(lambda: owner.pods("job-name=train") == [], SECONDS, "no pod of it holds the node that is left")
     why = wait_until(lambda: last(owner, "Queued", "NodesDoNotFit"), SECONDS, "it waits, and says for what")
-    assert "asks 2 pods of 100m cpu, 8 nvidia.com/gpu" in why
+    assert "asks for 2 pods of 100m cpu, 8 nvidia.com/gpu" in why
     assert fate.counted in why
     wait_until(lambda: not reservations(admin), SECONDS, "it holds nothing meanwhile")
     fate.back(admin, nodes[1])

@@ -69,7 +69,7 @@ def test_three_plain_pods_stay_gated_while_there_is_room_for_two_and_run_when_th
 
     def lacks() -> list[str]:
         # Who looks before the third is made reads that it is waited for.
-        return [said for said in told(owner, "crew", "Queued") if "asks 3 nvidia.com/gpu" in said]
+        return [said for said in told(owner, "crew", "Queued") if "asks for 3 nvidia.com/gpu" in said]
 
     assert "2" in wait_until(lacks, what="their PodGroup says why")[-1]
     workload = owner.items("workloads")[0]
@@ -159,7 +159,7 @@ def test_pods_written_for_kueue_start_whole_and_a_failed_ones_place_is_its_repla
     relabel = owner.refused("label", "pod", "crew-0", f"{names.KUEUE_POD_GROUP}-")
     assert "PodGroup of a pod cannot change (it is crew)" in relabel
     owner.create(counted_pod("crew-2"))
-    wait_until(lambda: "asks 3 nvidia.com/gpu" in told(owner, "crew-0", "Queued")[-1], what="they do not fit")
+    wait_until(lambda: "asks for 3 nvidia.com/gpu" in told(owner, "crew-0", "Queued")[-1], what="they do not fit")
     assert "has all of its 3 pods" in refused(counted_pod("crew-3"))
     stays(lambda: (running(owner), waiting(owner)) == (0, 3), 2, "none is scheduled")
     set_gpus(admin, 3)
@@ -290,7 +290,7 @@ def test_plain_pods_join_a_pod_group_of_volcano_by_its_annotations(
     for number in range(2):
         owner.create(pod(f"crew-{number}", template))
     reason = wait_until(lambda: told(owner, "crew", "Queued"), what="their PodGroup says why")[-1]
-    assert "asks 2 nvidia.com/gpu" in reason
+    assert "asks for 2 nvidia.com/gpu" in reason
     stays(lambda: (running(owner), waiting(owner)) == (0, 2), 2, "neither is scheduled")
     set_gpus(admin, 2)
     wait_until(lambda: running(owner) == 2, what="both run")

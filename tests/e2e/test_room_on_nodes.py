@@ -61,7 +61,7 @@ def test_a_gang_that_fits_the_quota_and_not_the_nodes_waits_and_one_that_fits_pa
     owner.apply(job("wide", 2, pod_template(4), QUEUE))
     wait_until(lambda: told(owner, "wide", "Queued"), SECONDS, "its owner is told why it waits")
     (said,) = told(owner, "wide", "Queued")
-    assert "NodesDoNotFit: asks 2 pods of" in said
+    assert "NodesDoNotFit: asks for 2 pods of" in said
     assert "4 nvidia.com/gpu" in said
     assert "0 fit now" in said
     assert "4 lack nvidia.com/gpu (8 free in pieces too small)" in said
@@ -79,7 +79,7 @@ def test_a_pod_larger_than_any_node_says_so_and_holds_up_nobody(owner: Kubectl, 
     owner.apply(job("giant", 1, pod_template(16), QUEUE))
     wait_until(lambda: told(owner, "giant", "Queued"), SECONDS, "its owner is told why it waits")
     (said,) = told(owner, "giant", "Queued")
-    assert "NodesDoNotFit: no node is large enough: one pod asks 16 nvidia.com/gpu" in said
+    assert "NodesDoNotFit: no node is large enough: one pod asks for 16 nvidia.com/gpu" in said
     assert "the largest that may take it has 8 nvidia.com/gpu" in said
     assert owner.pods() == []
     owner.apply(job("narrow", 1, pod_template(8), QUEUE))
@@ -185,7 +185,7 @@ def test_a_gang_that_has_to_be_in_one_row_starts_in_the_fullest_that_holds_it_an
     owner.apply(in_one_row("wide", 5, 4))
     wait_until(lambda: told(owner, "wide", "Queued"), SECONDS, "a gang of 20 is told why it waits")
     (said,) = told(owner, "wide", "Queued")
-    assert "TopologyPlacementFailed: pod set main asks 5 pods of" in said
+    assert "TopologyPlacementFailed: pod set main asks for 5 pods of" in said
     assert f"within one {ROW}; the largest, " in said
     assert "holds 4 when nothing else runs there, 1 too few; it cannot start" in said
     owner.apply(in_one_row("fits", 3, 4))

@@ -64,7 +64,7 @@ def test_of_two_pytorchjobs_the_second_starts_only_after_the_first_has_ended(tea
         jobs = wait_until(lambda: while_the_first_runs(team), what="both are read while the first runs")
         assert jobs["pytorch-test-2"]["spec"]["runPolicy"]["suspend"] is True
         reason = wait_until(lambda: told(team, "pytorch-test-2", "Queued"), what="the second says why it waits")[-1]
-        assert "asks 1 job; queue root/child-2 has 1, 1 used" in reason
+        assert "asks for 1 job; queue root/child-2 has 1, 1 used" in reason
         assert "default/pytorch-test (1)" in reason
         wait_until(lambda: team.pods(f"{JOB}=pytorch-test-2"), timeout_seconds=40, what="the second starts")
         assert condition(team.get("pytorchjob", "pytorch-test"), "Succeeded") == "True"

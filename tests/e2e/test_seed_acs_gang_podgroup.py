@@ -47,7 +47,7 @@ def test_the_walkthrough_starts_no_pod_and_says_why_then_all_four_when_the_quota
     with Watch(test_gang) as watch:
         user(f"kubectl apply -f {EXAMPLE}/gang-job.yaml")
         reason = wait_until(lambda: told(test_gang, "gang-job", "Queued"), what="its owner is told why it waits")[-1]
-        assert "asks 3 pods; ResourceQuota test-gang/object-counts has 2, 0 used" in reason
+        assert "asks for 3 pods; ResourceQuota test-gang/object-counts has 2, 0 used" in reason
         assert user("kubectl get pod -n test-gang -o name") == ""
         assert watch.changes == []
         administrator("kubectl delete resourcequota -n test-gang object-counts")

@@ -90,15 +90,15 @@ def test_the_walkthrough_from_queue_to_lowered_and_restored_quota(bookstore: Kub
         wait_until(lambda: not workers(bookstore), what="the first gang's pods are gone")
         lead(f"kubectl apply -f {BATCH}/recommender-jobset.yaml")
         reason = wait_until(lambda: told(bookstore, "recommender-train", "Queued"), what="it says why it waits")[-1]
-        assert "asks 1 cpu" in reason
+        assert "asks for 1 cpu" in reason
         assert "bookstore-ml-cq" in reason
         stays(lambda: not workers(bookstore), 2, "no pod exists")
         waiting = conditions(bookstore)["QuotaReserved"]
         assert waiting["status"] == "False"
-        assert "asks 1 cpu; queue bookstore-ml-cq has 0" in waiting["message"]
+        assert "asks for 1 cpu; queue bookstore-ml-cq has 0" in waiting["message"]
         assert listed(bookstore)["ADMITTED"] != "True"
         why = lead("kubectl get workload -n bookstore-ml -o yaml | grep -A3 'conditions:'   # why pending")
-        assert "asks 1 cpu" in why
+        assert "asks for 1 cpu" in why
         assert bookstore.get("jobset", "recommender-train")["spec"]["suspend"] is True
 
         lead(SET_CPU.format(cpu=4))
@@ -112,10 +112,10 @@ def test_the_walkthrough_from_queue_to_lowered_and_restored_quota(bookstore: Kub
 def test_a_jobset_of_four_gpus_waits_in_a_queue_of_two_and_says_why(owner: Kubectl, admin: Kubectl) -> None:
     give_queue(admin, 2)
     owner.apply(jobset("four", 4, pod_template(), QUEUE))
-    assert f"asks 4 {GPU}" in owner.warnings
+    assert f"asks for 4 {GPU}" in owner.warnings
     assert "can hold at most 2" in owner.warnings
     reason = wait_until(lambda: told(owner, "four", "Queued"), what="it says why it waits")[-1]
-    assert f"asks 4 {GPU}" in reason
+    assert f"asks for 4 {GPU}" in reason
     assert "has 2" in reason
     stays(lambda: not owner.items("pods"), 1, "no pod exists")
 
@@ -162,7 +162,7 @@ def test_a_resource_quota_on_gpus_stays_the_hard_wall(owner: Kubectl, admin: Kub
     )
     owner.apply(jobset("six", 6, pod_template(), QUEUE))
     reason = wait_until(lambda: told(owner, "six", "Queued"), what="it says why it waits")[-1]
-    assert f"asks 6 requests.{GPU}; ResourceQuota {namespace}/gpu-quota has 4, 0 used" in reason
+    assert f"asks for 6 requests.{GPU}; ResourceQuota {namespace}/gpu-quota has 4, 0 used" in reason
     owner.apply(jobset("four", 4, pod_template(), QUEUE))
     wait_until(lambda: len(owner.pods(phase="Running")) == 4, what="four GPUs run past the one that cannot")
     assert reserved(admin) == 4

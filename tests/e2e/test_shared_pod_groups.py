@@ -47,7 +47,7 @@ def test_two_jobs_that_share_a_pod_group_wait_while_there_is_room_for_one_and_st
     for name in ("left", "right"):
         owner.apply(job(name, 2, template(), QUEUE))
     for name in ("left", "right"):
-        wait_until(lambda name=name: "asks 4 nvidia.com/gpu" in why(owner, name), what=f"{name} says what all ask")
+        wait_until(lambda name=name: "asks for 4 nvidia.com/gpu" in why(owner, name), what=f"{name} says what all ask")
         assert "2" in why(owner, name)
         assert wait_until(lambda name=name: told(owner, name, "Queued"), what=f"{name} is told by an event")
     stays(lambda: not owner.items("pods"), 2, "neither has a pod")
@@ -93,7 +93,7 @@ def test_a_job_beyond_the_quorum_of_a_group_that_runs_is_a_gang_of_its_own(owner
     owner.apply(job("right", 2, template(), QUEUE))
     wait_until(lambda: running(owner) == 4, what="both run")
     owner.apply(job("late", 2, template(), QUEUE))
-    wait_until(lambda: "asks 2 nvidia.com/gpu" in why(owner, "late"), what="it is judged by itself, whole")
+    wait_until(lambda: "asks for 2 nvidia.com/gpu" in why(owner, "late"), what="it is judged by itself, whole")
     wait_until(lambda: condition(owner.get("job", "left"), "Complete") == "True", 60, "one job has ended")
     wait_until(lambda: len(owner.pods("job-name=late", "Running")) == 2, 40, "its part is free for others")
     assert len(owner.pods("job-name=right", "Running")) == 2, "the other one runs on"

@@ -53,7 +53,7 @@ def test_a_tfjob_waits_whole_starts_whole_and_returns_its_quota_when_its_chief_e
         owner.apply(train)
         assert suspended(owner, "tfjob", "train")
         why = wait_until(lambda: told(owner, "train", "Queued"), what="it says why it waits")[-1]
-        assert "asks 4 nvidia.com/gpu" in why
+        assert "asks for 4 nvidia.com/gpu" in why
         waiting = workload_of(owner, "tfjob", "train")
         assert {s["name"]: s["count"] for s in waiting["spec"]["podSets"]} == {"chief": 1, "ps": 1, "worker": 2}
         assert watch.changes == []
@@ -100,7 +100,7 @@ def test_an_mpijob_waits_whole_starts_whole_stops_whole_and_ends_with_its_launch
         owner.apply(train)
         assert suspended(owner, "mpijob", "train")
         why = wait_until(lambda: told(owner, "train", "Queued"), what="it says why it waits")[-1]
-        assert "asks 2 nvidia.com/gpu" in why
+        assert "asks for 2 nvidia.com/gpu" in why
         waiting = workload_of(owner, "mpijob", "train")
         assert {s["name"]: s["count"] for s in waiting["spec"]["podSets"]} == {"launcher": 1, "worker": 2}
         assert waiting["metadata"]["ownerReferences"][0]["apiVersion"] == owner.get("mpijob", "train")["apiVersion"]

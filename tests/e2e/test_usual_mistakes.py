@@ -68,7 +68,7 @@ MISTAKES: Final = (
     (inside("Job"), "at spec.template.metadata.labels does not make the Job wait in a queue"),
     (pod("train", pod_template(labels={LABEL: QUEUE})), "has no effect on a single Pod: it does not wait in a queue"),
     (job("train", 0, pod_template(), QUEUE, completions=4), "it asks for 0 pods: it is admitted at once, runs none"),
-    (job("train", 9, pod_template(), QUEUE), f"this gang can never start as it is: Job NS/train asks 9 {GPU}"),
+    (job("train", 9, pod_template(), QUEUE), f"this gang can never start as it is: Job NS/train asks for 9 {GPU}"),
     (annotated("tutti.dev/min-count", "4"), "annotation tutti.dev/min-count at metadata.annotations means nothing"),
 )
 """What is stored nonetheless, and the warning."""

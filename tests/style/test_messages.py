@@ -187,7 +187,7 @@ def test_one_is_spoken_of_in_the_singular(path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "asks {count} pods of {each}",
+        "asks for {count} pods of {each}",
         "{kept_out} take none",
         "{few} of its pods fit",
         "{missing} more of its pods fit",

@@ -2,5 +2,5 @@
 
 An aggregated API: kube-apiserver authenticates and authorises the caller and passes the request on with the front
 proxy's certificate. Every reconciler replica serves it, followers too, from the same view and the same engine.
-``reporter`` writes documents into a ``watch_cache`` that numbers every change; ``app`` reads them off.
+``documents.reporter`` writes documents into a ``watch_cache`` that numbers every change; ``http.app`` reads them off.
 """

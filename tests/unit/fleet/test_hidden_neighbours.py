@@ -33,7 +33,7 @@ async def heard(why: str, *, hides: bool) -> str:
     return (await Member("a", Saying(why), hides_neighbours=hides).why_waiting("team-a", "uid")).why
 
 
-words = st.sampled_from(("asks 4 nvidia.com/gpu;", "queue research has 8, 4/8 used;", "team-a/mine 2,", "behind"))
+words = st.sampled_from(("asks for 4 nvidia.com/gpu;", "queue research has 8, 4/8 used;", "team-a/mine 2,", "behind"))
 named = st.builds("{}/{}".format, st.sampled_from(OTHERS), st.sampled_from(JOBS))
 
 
@@ -46,6 +46,6 @@ async def test_no_name_is_told_wherever_the_text_is_cut(said: list[str]) -> None
 
 
 async def test_amounts_queues_and_jobs_of_ones_own_stay() -> None:
-    why = "asks 4 nvidia.com/gpu; queue research has 8, 4/8 used by team-a/mine 2, team-secret/paper 2"
+    why = "asks for 4 nvidia.com/gpu; queue research has 8, 4/8 used by team-a/mine 2, team-secret/paper 2"
     assert await heard(why, hides=True) == why.replace("team-secret/paper", SOMEBODY)
     assert await heard(why, hides=False) == why

@@ -178,7 +178,7 @@ async def test_the_record_says_in_each_members_words_and_numbers_why_a_gang_wait
 
         async def said() -> bool:
             why = dispatch_of(await world.hub.get(*SEED) or {}).why
-            return why.count(" says WaitingForQuota: asks 3 cpu; queue research has 4, 4 used") == 2
+            return why.count(" says WaitingForQuota: asks for 3 cpu; queue research has 4, 4 used") == 2
 
         await world.until(said)
 

@@ -88,7 +88,7 @@ class Announcer:
         shared = reservation.membership
         others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
         told = f"{counted(pods, 'pod')}{where} start{'s' if pods == 1 else ' together'}{others}: {asked}"
-        nothing = "it asks for 0 pods, so none starts; to give it pods, suspend it first; it then waits"
+        nothing = "it asks for 0 pods, so nothing starts; to add pods, suspend it first: it then waits in its queue"
         self._note(reservation.uid, "Admitted", told if pods else nothing)
 
     def start_failed(self, uid: str, why: str) -> None:

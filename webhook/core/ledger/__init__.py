@@ -1,3 +1,4 @@
 """The ledger: what was admitted (``record``), its form as the data of ConfigMaps (``text``), which of them holds what
-(``pages``), how large an entry may be (``bounds``), and which claims and bookings fit next to entries (``beside``).
+(``pages``), how large an entry may be (``bounds``), which claims and bookings fit next to entries (``beside``),
+and how an old copy is noticed (``witness``).
 """

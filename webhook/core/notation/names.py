@@ -133,11 +133,11 @@ SYSTEM_NAMESPACE: Final = "tutti-system"
 CONFIG_MAPS: Final = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/configmaps"
 
 MAX_JOBS: Final = "tutti.dev/max-jobs"
-"""Pseudo-resource of which each gang asks 1."""
+"""Pseudo-resource of which each gang asks for 1."""
 GUARANTEED: Final = "guaranteed "
 """Prefix of pseudo-resources: of ``guaranteed cpu`` a gang that may not be preempted asks what it asks of cpu."""
 PREEMPTIBLE_JOBS: Final = "preemptible jobs"
-"""Pseudo-resource of which each gang that may be preempted asks 1, where the queue tells them apart."""
+"""Pseudo-resource of which each gang that may be preempted asks for 1, where the queue tells them apart."""
 COUNTED: Final = frozenset({MAX_JOBS, GUARANTEED + MAX_JOBS, PREEMPTIBLE_JOBS})
 """Pseudo-resources that count gangs. They cap; nobody owns or lends them."""
 MAX_JOBS_SPELLINGS: Final = ("kube-queue/max-jobs", "koord-queue/max-jobs")

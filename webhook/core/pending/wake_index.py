@@ -2,7 +2,7 @@
 
 Three ways to be registered:
 
-- under *wake keys* (``model.wake_keys``): woken by each such change.
+- under *wake keys* (``core.reasons.wake_keys``): woken by each such change.
 - at one *bottleneck*: a key at the vertex that refused the class. Of all classes there that ask no more than it has
   room for, only the first in order is woken; the next one follows when that one has been decided about. So what is
   freed goes to as many classes as can use it, not to all that wait. Those of a queue which has another class to

@@ -41,7 +41,7 @@ def asked_by(asked: Asked) -> str:
     """Return what a pod set asks, as the beginning of a sentence."""
     each = amounts.render({name: amount for name, amount in asked.shape.requests if name != PODS})
     ports = "".join(f", port {port} of its node" for port in asked.shape.ports)
-    return f"asks {counted(asked.count, 'pod')} of {each}{ports}"
+    return f"asks for {counted(asked.count, 'pod')} of {each}{ports}"
 
 
 def _one_pod(capacity: Capacity, shape: Shape) -> Reason | None:
@@ -52,7 +52,7 @@ def _one_pod(capacity: Capacity, shape: Shape) -> Reason | None:
     has = ", ".join(f"{quantity.render(nearest.get(name, 0), name)} {name}" for name in sorted(lacked))
     return Reason(
         Code.NODES_DO_NOT_FIT,
-        f"no node is large enough: one pod asks {amounts.render(lacked)}, the largest that may take it has {has}",
+        f"no node is large enough: one pod asks for {amounts.render(lacked)}, the largest that may take it has {has}",
         help="let each pod ask for less, or have a larger node added",
     )
 
@@ -117,7 +117,7 @@ def _gang(capacity: Capacity, found: Misplaced) -> Reason | None:
     sets = counted(len(found.gang), "pod set")
     return Reason(
         Code.NODES_DO_NOT_FIT,
-        f"its {sets} ask {_rendered(lacked)} together; the nodes that could take them ({len(nodes)}) have "
+        f"its {sets} ask for {_rendered(lacked)} together; the nodes that could take them ({len(nodes)}) have "
         f"{_rendered({name: has[name] for name in lacked})} {_EMPTY}",
         help=_FIX,
     )

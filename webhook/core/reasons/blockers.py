@@ -75,7 +75,7 @@ def render(blocker: Blocker) -> str:
         case TooMuch(resource, asked, where, limit, flavor):
             kind = f" of flavor {flavor}" if flavor else ""
             most = quantity.render(limit, resource)
-            return f"it also asks {counted_jobs.amount_text(asked, resource)}{kind}, {where} has {most}"
+            return f"it also asks for {counted_jobs.amount_text(asked, resource)}{kind}, {where} has {most}"
         case QuotaMissing(resource, missing, ahead):
             before = _before(ahead)
             if resource in counted_jobs.WHICH:

@@ -76,7 +76,7 @@ class Reason:
     def __str__(self) -> str:
         parts = [self.message] if self.message else []
         if self.asked is not None:
-            parts.append(f"asks {counted_jobs.amount_text(self.asked, self.resource)}")
+            parts.append(f"asks for {counted_jobs.amount_text(self.asked, self.resource)}")
         if self.limit is not None:
             used = "" if self.used is None else f", {self._amount(self.used)} used"
             parts.append(f"{self.where} has {self._amount(self.limit)}{used}")

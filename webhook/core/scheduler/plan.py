@@ -23,7 +23,7 @@ class Stopped:
 
     uid: str
     reason: str
-    """A word of ``core.stopping``: metrics count by it."""
+    """A word of ``core.reasons.eviction``: metrics count by it."""
     message: str
 
 

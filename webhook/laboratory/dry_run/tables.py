@@ -64,7 +64,7 @@ def _reason(reason: Mapping[str, Any]) -> str:
     if "message" in reason:
         parts.append(reason["message"])
     if "asked" in reason:
-        parts.append(f"asks {reason['asked']} {reason.get('resource', '')}".rstrip())
+        parts.append(f"asks for {reason['asked']} {reason.get('resource', '')}".rstrip())
     if "limit" in reason:
         parts.append(f"{reason.get('where', '')} has {reason['limit']}, {reason.get('used', '0')} used")
     return ": ".join((parts[0], "; ".join(parts[1:]))) if parts[1:] else parts[0]

@@ -40,7 +40,7 @@ def gang_problem(asking: GangReading) -> Answer | None:
         for name, amount in pod_set.price.requests.items():
             if "/" in name and amount % MILLI:
                 asked = quantity.render(amount, name)
-                message = f"pod set {pod_set.name} asks {asked} {name} a pod; the API server takes whole numbers only"
+                message = f"pod set {pod_set.name} asks for {asked} {name} a pod; the API server takes only whole ones"
                 return deny(Refusal.MALFORMED_GANG, message, 422)
     too_large = bounds.too_large(gang)
     return None if too_large is None else deny(Refusal.MALFORMED_GANG, too_large, 422)
@@ -176,7 +176,7 @@ def _explained(reason: Reason, gang: Gang) -> str:
     asked = counted_jobs.amount_text(reason.asked, reason.resource)
     limit = quantity.render(reason.limit, reason.resource)
     flavor = f" of flavor {reason.flavor}" if reason.flavor else ""
-    first = f"{gang} asks {asked}, {reason.where} can hold at most {limit}{flavor}"
+    first = f"{gang} asks for {asked}, {reason.where} can hold at most {limit}{flavor}"
     return "; ".join([first, *(render(each) for each in reason.blockers if isinstance(each, TooMuch))])
 
 

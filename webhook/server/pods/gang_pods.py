@@ -72,7 +72,7 @@ def judge_gang_pod(review: PodReview, rules: PodRules, cost: PodPrice, now: floa
         return deny(Refusal.NOT_ADMITTED, message)
     if rules.view.is_deleted(reservation.uid):
         # Its controller may not know yet; once all pods are proved gone, the room is given away.
-        return deny(Refusal.NOT_ADMITTED, f"{reservation} was deleted: no more of its pods start")
+        return deny(Refusal.NOT_ADMITTED, f"{reservation} was deleted: no further pod of it may start")
     reserved = reservation.pod_set(pod.pod_set)
     if reserved is None:
         known = ", ".join(s.name for s in reservation.pod_sets)

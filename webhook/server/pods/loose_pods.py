@@ -14,7 +14,7 @@ def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) 
     also = [p.price for p in tally.pending(request.namespace, now, but=review.pod.uid) if p.gang is None]
     short = rules.view.fences.pod_shortfall(request.namespace, cost, also)
     if short is not None:
-        why = f"this pod would take what the namespace has no room for or has reserved: {reason_of(short)}"
+        why = f"the namespace has no unreserved room for this pod: {reason_of(short)}"
         return deny(Refusal.FENCED, why)
     if not request.dry_run and request.namespace in rules.view.namespaces:
         # Of a namespace that nobody has seen nothing is kept: it may be invented, and has nothing reserved yet.

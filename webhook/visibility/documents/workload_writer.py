@@ -203,7 +203,7 @@ class WorkloadWriter:
             why = _HELD_FOR.get("" if job.requeue is None else job.requeue.reason, "its owner suspended it")
             return Reason(Code.ON_HOLD, why, help=RELEASED)
         if job.given_up:
-            why = "nothing was heard of its hub for too long, which may have started the job elsewhere by now"
+            why = "its hub has been silent for too long and may have started the job elsewhere"
             return Reason(Code.SUSPENDED, why, help="this copy never starts again; its hub deletes it once it is back")
         reason = self.reason(job.uid)
         if reason is not None:

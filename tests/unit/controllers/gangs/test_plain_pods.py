@@ -145,7 +145,7 @@ async def test_a_pod_group_of_volcano_says_where_pods_without_a_queue_label_wait
         await play.cluster.create(jsonpatch.apply_patch(pod, gate_pod(pod, gang_uid("team-a", "star"))))
         await play.cluster.create(group | {"spec": {"minMember": 1, "queue": "research"}})
         await asyncio.sleep(3)
-        assert "asks 9 cpu; queue research has 4" in play.why("star")
+        assert "asks for 9 cpu; queue research has 4" in play.why("star")
         body, path = orjson.dumps({"spec": {"queue": "elsewhere"}}), "/apis/{}/v1beta1/namespaces/team-a/podgroups/star"
         await play.admin.request("PATCH", path.format(VOLCANO), body=body, content_type=MERGE_PATCH)
         await asyncio.sleep(3)

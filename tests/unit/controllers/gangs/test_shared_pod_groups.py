@@ -270,7 +270,7 @@ async def test_one_more_than_the_group_needs_starts_by_itself_and_stops_by_itsel
         await play.create("late", pods=1)
         await asyncio.sleep(4)
         assert await play.running() == ["left", "right"]
-        assert "asks 1 cpu" in await play.why("late")
+        assert "asks for 1 cpu" in await play.why("late")
         await play.admin.request("DELETE", f"{JOBS}/left", body=b'{"propagationPolicy": "Background"}')
         await asyncio.sleep(10)
         assert (await play.ledger()).entries == {}, "the place of the group is before it"

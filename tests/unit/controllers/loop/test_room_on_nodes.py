@@ -69,7 +69,7 @@ async def test_a_gang_whose_pods_do_not_all_fit_has_none_until_a_node_comes() ->
         await asyncio.sleep(10)
         assert await bound(cluster) == []
         assert reasons(replicas) == {
-            "pod set main asks 2 pods of 1 cpu; the nodes that could take them (1) hold 1 when nothing else runs "
+            "pod set main asks for 2 pods of 1 cpu; the nodes that could take them (1) hold 1 when nothing else runs "
             "there, 1 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
         }
         await cluster.add_node("small-1", cpu="1")
@@ -137,7 +137,7 @@ async def test_a_gang_that_has_lost_a_node_before_it_was_whole_is_stopped_soon_a
         assert (job.requeue.reason, job.requeue.attempts, job.place_seconds) == ("NoNodeLeft", 0, place)
         assert "1 of its pods no longer fits any node" in job.requeue.message
         (said,) = reasons(replicas)
-        assert "asks 2 pods of 1 cpu; the nodes that could take them (1) hold 1" in said
+        assert "asks for 2 pods of 1 cpu; the nodes that could take them (1) hold 1" in said
         await cluster.add_node("small-2", cpu="1")
         await asyncio.sleep(10)
         assert await bound(cluster) == ["small-0", "small-2"]

@@ -35,7 +35,7 @@ async def test_leader_and_standby_name_the_same_resource_quota() -> None:
         assert sorted(replica.reconciler.leading for replica in replicas) == [False, True]
         said = {str(replica.reconciler.reason(uid)) for replica in replicas}
         assert len(said) == 1
-        assert said.pop().startswith("asks 2 pods; ResourceQuota team-a/few has 1")
+        assert said.pop().startswith("asks for 2 pods; ResourceQuota team-a/few has 1")
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

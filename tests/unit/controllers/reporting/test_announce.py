@@ -48,7 +48,7 @@ async def test_why_a_copy_waits_is_told_at_once_for_its_hub_waits_for_that() -> 
         world.view.jobs[job.uid] = replace(job, awaits_permit=name == "copy")
         announcer.queued(job.uid)
     for now in (10, 10 + QUEUED_AFTER_SECONDS):
-        await announcer.tick(now, lambda uid: Reason(Code.WAITING_FOR_QUOTA, "asks 3 cpu"))
+        await announcer.tick(now, lambda uid: Reason(Code.WAITING_FOR_QUOTA, "asks for 3 cpu"))
         assert [each.name for each in notes.regarding] == ["copy"] if now == 10 else ["copy", "train"]
 
 
@@ -86,7 +86,7 @@ def test_of_a_job_that_asks_for_no_pods_it_is_not_said_that_they_start_together(
     Announcer(notes, world.view, KINDS, lambda: 0.0).admitted(nothing)  # type: ignore[arg-type]
     (told,) = notes.told
     assert told.startswith("Admitted it asks for 0 pods")
-    assert "so none starts; to give it pods, suspend it first" in told
+    assert "so nothing starts; to add pods, suspend it first" in told
 
 
 async def test_that_a_start_fails_is_said_once_an_admission_and_not_remembered_beyond_it() -> None:
@@ -155,7 +155,7 @@ async def test_that_pods_wait_to_join_is_said_once_a_reason_of_all_that_grow_in_
     announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
     uids = [job.uid for job in jobs]
     full = Reason(
-        Code.NODES_DO_NOT_FIT, "asks 1 pod of 1 cpu; 0 fit now", help="it starts when 1 more of its pods fits"
+        Code.NODES_DO_NOT_FIT, "asks for 1 pod of 1 cpu; 0 fit now", help="it starts when 1 more of its pods fits"
     )
     await announcer.tick(0, lambda _uid: full, uids)
     assert notes.told == [], "the next cycle may have room"

@@ -50,7 +50,7 @@ def test_it_may_use_the_minimum_and_nothing_borrowed() -> None:
     reason = cluster.engine.reason("a2")
     assert reason is not None
     assert (reason.code, reason.resource) == (Code.WAITING_FOR_QUOTA, "guaranteed cpu")
-    assert "asks 2 guaranteed cpu; queue root/a has 4, 3 used" in str(reason)
+    assert "asks for 2 guaranteed cpu; queue root/a has 4, 3 used" in str(reason)
     assert cluster.end("a1", "a3").cycle() == ["a2"]
 
 
@@ -69,7 +69,7 @@ def test_a_leaf_guarantees_nothing_of_what_its_minimum_leaves_out() -> None:
     cluster = Cluster(tree(a={}, b={"min": {"cpu": 4}, "max": {"cpu": 8, "memory": 2}}))
     cluster.submit(fixed("a1", 1), loose("a2", 1), fixed("b1", 4, also={"memory": 1}), fixed("b2", 4))
     assert cluster.cycle() == ["b2", "a2"]
-    assert "asks 1 guaranteed cpu; queue root/a has 0" in str(cluster.engine.reason("a1"))
+    assert "asks for 1 guaranteed cpu; queue root/a has 0" in str(cluster.engine.reason("a1"))
     assert "guaranteed memory" in str(cluster.engine.reason("b1"))
 
 

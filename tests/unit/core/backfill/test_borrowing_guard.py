@@ -27,7 +27,7 @@ def test_room_gathers_for_the_starved_and_goes_to_others_only_afterwards() -> No
     assert world.cycle() == []
     assert world.engine.reason("small").code is Code.BEHIND_STARVED
     assert world.why("small") == (
-        "team/large waits in queue starved, which uses 0 of its own 4 cpu, and needs the room; asks 1 cpu; "
+        "team/large waits in queue starved, which uses 0 of its own 4 cpu, and needs the room; asks for 1 cpu; "
         "queue full has 4, 6 used; it starts after team/large, or once queue full uses less than its own"
     )
     assert world.end("runs0").cycle() == ["large"]
@@ -46,7 +46,7 @@ def test_all_starved_gangs_that_need_the_room_are_named_and_all_that_they_need()
     assert world.cycle() == []
     assert world.why("small") == (
         "team/one waits in queue a, which uses 0 of its own 4 cpu and 0 of its own 4 gpu, and needs the room; "
-        "team/two waits in queue b, which uses 0 of its own 4 cpu, and needs the room; asks 1 cpu; "
+        "team/two waits in queue b, which uses 0 of its own 4 cpu, and needs the room; asks for 1 cpu; "
         "queue full has 4, 7 used; it starts after team/one and team/two, or once queue full uses less than its own"
     )
 

@@ -21,7 +21,7 @@ def test_a_reason_speaks_of_jobs(resource: str) -> None:
             holders=(holder,),
         )
     )
-    assert said == f"asks 1 job{WHICH[resource]}; queue research has 3, 3 used; held by team-a/train (1)"
+    assert said == f"asks for 1 job{WHICH[resource]}; queue research has 3, 3 used; held by team-a/train (1)"
     assert resource not in resource_text(resource)
 
 

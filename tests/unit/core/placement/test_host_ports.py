@@ -67,7 +67,7 @@ def test_pods_with_a_port_go_to_a_node_each_and_not_where_it_is_used() -> None:
     found = place(nodes, [Asked("main", asked, 3)])
     assert isinstance(found, Misplaced)
     assert why_misplaced(nodes, found).message == (
-        "asks 3 pods of 2 nvidia.com/gpu, port TCP/29500 of its node; 2 fit now; "
+        "asks for 3 pods of 2 nvidia.com/gpu, port TCP/29500 of its node; 2 fit now; "
         "of 3 nodes 1 takes none: 1 lacks a free port TCP/29500"
     )
     nodes.allot("g", Allotment({"main": asked}, {"main": {"n0": 1, "n2": 1}}))

@@ -80,7 +80,7 @@ def test_they_wait_until_there_is_room_for_all_and_then_start_in_one_plan() -> N
     assert world.start() == []
     for name in "ab":
         assert world.code(name) is Code.WAITING_FOR_QUOTA
-        assert "asks 4 cpu; queue q has 4, 1 used" in world.why(name)
+        assert "asks for 4 cpu; queue q has 4, 1 used" in world.why(name)
         assert world.engine.queue_of(name) == "q"
     plan = world.gone("first").plan()
     assert [r.uid for r in plan.admitted] == ["a", "b"]

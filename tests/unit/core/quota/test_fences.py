@@ -74,8 +74,8 @@ def test_all_of_which_resource_quotas_have_too_little_left_is_told(fences: Fence
     assert short is not None
     tail = "; end something there, or raise the ResourceQuota"
     assert str(reason_of(short)) == (
-        "asks 3 requests.cpu; ResourceQuota ns/also has 5, 4 used; held by ns/train (4); needs 2 more requests.cpu, "
-        f"1 more pod of ResourceQuota ns/hard and 3 more {GPU} of ResourceQuota ns/hard{tail}"
+        "asks for 3 requests.cpu; ResourceQuota ns/also has 5, 4 used; held by ns/train (4); needs 2 more "
+        f"requests.cpu, 1 more pod of ResourceQuota ns/hard and 3 more {GPU} of ResourceQuota ns/hard{tail}"
     )
 
 
@@ -88,12 +88,12 @@ def test_what_is_more_than_resource_quotas_allow_at_all_is_told_alone(fences: Fe
     short = fences.shortfall(replace(gang(7), uid="other"), {"main": 7})
     assert short is not None
     said = str(reason_of(short))
-    assert said.startswith("asks 7 pods; ResourceQuota ns/hard has 6")
+    assert said.startswith("asks for 7 pods; ResourceQuota ns/hard has 6")
     tip = "it can never start: ask for less, or raise the ResourceQuota"
-    assert said.endswith(f"it also asks 7 {GPU}, ResourceQuota ns/hard has 4; {tip}")
+    assert said.endswith(f"it also asks for 7 {GPU}, ResourceQuota ns/hard has 4; {tip}")
     never = fences.never_fits(gang(7))
     assert never is not None
-    assert "it also asks 7" in str(reason_of(never))
+    assert "it also asks for 7" in str(reason_of(never))
 
 
 def test_pods_that_are_on_their_way_count_as_there(fences: Fences) -> None:

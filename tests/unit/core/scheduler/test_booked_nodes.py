@@ -184,7 +184,7 @@ def test_nothing_stays_booked_for_who_would_lack_quota_even_then() -> None:
 def test_it_is_told_what_is_booked_until_when_and_others_for_whom() -> None:
     made, _ = three_nodes()
     assert str(made.reason("wide")) == (
-        "asks 2 pods of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu; "
+        "asks for 2 pods of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu; "
         "held by team/x (4), team/y (4), team/z (4); it starts when 2 more of its pods fit; "
         "it has booked a, b, free when team/x, team/y have ended, by 1970-01-01T00:03:21Z"
     )
@@ -192,7 +192,7 @@ def test_it_is_told_what_is_booked_until_when_and_others_for_whom() -> None:
     made.release("x")
     assert admitted(made, 100.0) == []
     assert str(made.reason("small-1")) == (
-        "asks 1 pod of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu; "
+        "asks for 1 pod of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu; "
         "held by team/y (4), team/z (4); it starts when 1 more of its pods fits; "
         "these end by 1970-01-01T00:05:01Z; "
         "booked for team/wide, which goes before it: a, b"

@@ -28,7 +28,7 @@ def test_a_gang_that_does_not_fit_whole_takes_nothing() -> None:
     assert world.cycle() == []
     assert world.used("a") == 0
     assert world.why("four") == (
-        "asks 4 cpu; queue a has 3; it can never start: ask for at most what queue a can hold, or raise its quota"
+        "asks for 4 cpu; queue a has 3; it can never start: ask for at most what queue a can hold, or raise its quota"
     )
 
 

@@ -170,7 +170,7 @@ def test_who_may_not_grow_is_told_what_lacks_for_one_more_pod() -> None:
     why = world.engine.reason("crew")
     assert (world.engine.partial(), why and why.code) == (["crew"], Code.NODES_DO_NOT_FIT)
     assert str(why) == (
-        "asks 1 pod of 2 cpu; 0 fit now; of 2 nodes 2 take none: 2 lack cpu (2 free in pieces too small); "
+        "asks for 1 pod of 2 cpu; 0 fit now; of 2 nodes 2 take none: 2 lack cpu (2 free in pieces too small); "
         "it starts when 1 more of its pods fits"
     )
     world.set_policy(queue("a", 5))

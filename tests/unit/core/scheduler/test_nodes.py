@@ -45,7 +45,7 @@ def test_a_gang_whose_sums_fit_waits_until_its_pods_do_and_one_that_fits_starts(
     assert reason is not None
     assert reason.code is Code.NODES_DO_NOT_FIT
     assert str(reason) == (
-        "asks 2 pods of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu (2 free in pieces too small); "
+        "asks for 2 pods of 4 cpu; 0 fit now; of 3 nodes 3 take none: 3 lack cpu (2 free in pieces too small); "
         "held by team/small (6); "
         "it starts when 2 more of its pods fit"
     )
@@ -61,13 +61,13 @@ def test_of_a_pod_larger_than_any_node_it_is_told_that_no_room_will_ever_do() ->
     there.put_node(NodeRecord("other", {"cpu": 8000}))
     made.submit(gang("giant", "q", cpu=4, pods=2), 0.0)
     assert admitted(made) == []
-    text = "no node is large enough: one pod asks 4 cpu, the largest that may take it has 3 cpu; "
+    text = "no node is large enough: one pod asks for 4 cpu, the largest that may take it has 3 cpu; "
     assert str(made.reason("giant")) == f"{text}let each pod ask for less, or have a larger node added"
     there.put_node(NodeRecord("large-c", {"cpu": 4000}, {"kind": "large"}))
     made.wake_nodes()
     assert str(made.reason("giant")) == (
-        "pod set main asks 2 pods of 4 cpu; the nodes that could take them (3) hold 1 when nothing else runs there, "
-        "1 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
+        "pod set main asks for 2 pods of 4 cpu; the nodes that could take them (3) hold 1 when nothing else runs "
+        "there, 1 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
     )
 
 
@@ -79,12 +79,12 @@ def test_a_gang_larger_than_all_nodes_is_told_by_how_much_and_promised_nothing_u
     made.submit(gang("wide", "q", cpu=2, pods=8, created=1.0), 1.0)
     assert admitted(made, 2.0) == []
     assert str(made.reason("wide")) == (
-        "pod set main asks 8 pods of 2 cpu; the nodes that could take them (3) hold 6 when nothing else runs there, "
-        "2 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
+        "pod set main asks for 8 pods of 2 cpu; the nodes that could take them (3) hold 6 when nothing else runs "
+        "there, 2 too few; it cannot start: ask for fewer or smaller pods, or have nodes added"
     ), "what is cordoned may come back, and who runs there may go"
     there.put_node(NodeRecord("d", {"cpu": 4000}))
     made.wake_nodes()
-    assert str(made.reason("wide")).startswith("asks 8 pods of 2 cpu; 3 fit now; of 4 nodes 2 take none: ")
+    assert str(made.reason("wide")).startswith("asks for 8 pods of 2 cpu; 3 fit now; of 4 nodes 2 take none: ")
     assert "it starts when 5 more of its pods fit" in str(made.reason("wide"))
 
 
@@ -94,7 +94,7 @@ def test_pod_sets_that_would_fit_alone_and_never_together_are_told_what_they_ask
     made.submit(gang("pair", "q", pod_sets=sets), 0.0)
     assert admitted(made) == []
     assert str(made.reason("pair")) == (
-        "its 2 pod sets ask 10 cpu together; the nodes that could take them (2) have 8 cpu when nothing else runs "
+        "its 2 pod sets ask for 10 cpu together; the nodes that could take them (2) have 8 cpu when nothing else runs "
         "there; it cannot start: ask for fewer or smaller pods, or have nodes added"
     )
 
@@ -103,7 +103,7 @@ def test_of_a_label_that_no_node_bears_it_is_told_which_and_no_start_is_promised
     made, there = engine(queue("q", 16), nodes={"a": 4, "b": 4})
     made.submit(gang("picky", "q", placement={"node_selector": {"gpu": "h100"}}), 0.0)
     assert admitted(made) == []
-    text = "asks 1 pod of 1 cpu; 0 fit now; of 2 nodes 2 take none: 2 without label gpu=h100; "
+    text = "asks for 1 pod of 1 cpu; 0 fit now; of 2 nodes 2 take none: 2 without label gpu=h100; "
     assert str(made.reason("picky")) == f"{text}change the labels that it asks of nodes, or have such nodes added"
     there.put_node(NodeRecord("c", {"cpu": 500}, {"gpu": "h100"}))
     made.wake_nodes()
@@ -120,7 +120,7 @@ def test_of_taints_that_keep_a_gang_off_every_node_it_is_told_what_helps_and_no_
     made.submit(gang("train", "q", pods=2), 0.0)
     assert admitted(made) == []
     assert str(made.reason("train")) == (
-        "asks 2 pods of 1 cpu; 0 fit now; of 2 nodes 2 take none: 2 with taint repair not tolerated; "
+        "asks for 2 pods of 1 cpu; 0 fit now; of 2 nodes 2 take none: 2 with taint repair not tolerated; "
         "have a taint removed, or give the pods a toleration for it"
     )
 
@@ -323,8 +323,8 @@ def test_a_gang_that_has_to_be_in_one_rack_waits_for_one_and_its_reservation_nam
     assert reason is not None
     assert reason.code is Code.TOPOLOGY_PLACEMENT_FAILED
     assert str(reason) == (
-        "pod set main asks 10 pods of 1 cpu within one rack; the largest, r1, holds 8 when nothing else runs there, "
-        "2 too few; it cannot start: ask for fewer or smaller pods, for a wider label, or with "
+        "pod set main asks for 10 pods of 1 cpu within one rack; the largest, r1, holds 8 when nothing else runs "
+        "there, 2 too few; it cannot start: ask for fewer or smaller pods, for a wider label, or with "
         "kueue.x-k8s.io/podset-preferred-topology"
     )
     there.put_node(NodeRecord("d", {"cpu": 4000}, {"rack": "r1"}))
@@ -345,7 +345,7 @@ def test_who_finds_no_rack_is_told_who_holds_the_nearest_and_until_when_and_that
     made.submit(gang("wide", "q", pods=6, placement=near), 2.0)
     assert admitted(made, 2.0) == []
     assert str(made.reason("wide")) == (
-        "asks 6 pods of 1 cpu within one rack; none has room for all, r1 for most: 4; 6 fit anywhere; "
+        "asks for 6 pods of 1 cpu within one rack; none has room for all, r1 for most: 4; 6 fit anywhere; "
         "held by team/x (4); it starts when 2 more fit in r1, or all in another, "
         "or with kueue.x-k8s.io/podset-preferred-topology; it has booked a, b, free when team/x has ended, "
         "by 1970-01-01T00:01:01Z"
@@ -363,7 +363,7 @@ def test_a_gang_in_slices_waits_until_each_is_whole_in_a_rack_and_lists_its_plac
     made.submit(gang("sliced", "q", pods=6, placement={"near": Nearness("", False, "rack", 2)}), 0.0)
     assert admitted(made) == []
     assert str(made.reason("sliced")) == (
-        "asks 6 pods of 1 cpu, 2 and 2 within one rack; 4 fit now; it starts when 2 more fit"
+        "asks for 6 pods of 1 cpu, 2 and 2 within one rack; 4 fit now; it starts when 2 more fit"
     )
     there.put_node(NodeRecord("c", {"cpu": 1000}, {"rack": "r1"}))
     made.wake_nodes()

@@ -13,8 +13,8 @@ MEMBERS = ("a", "b", "c")
 
 def says_no(choice: Choice, member: str, age: float = 3, starts_at: float | None = None, **how: bool) -> bool:
     """Let a member say why it has no room; return whether its offer is given up."""
-    choice.hears(member, "asks 3 cpu", starts_at, 1000)
-    return choice.gives_up(member, age, "asks 3 cpu", MEMBERS, **how)
+    choice.hears(member, "asks for 3 cpu", starts_at, 1000)
+    return choice.gives_up(member, age, "asks for 3 cpu", MEMBERS, **how)
 
 
 def after(*said_no: str, freed: str = "") -> Choice:
@@ -47,12 +47,12 @@ def test_members_are_asked_in_turn_those_that_said_no_last_and_one_that_was_free
     ("choice", "age", "why", "given_up"),
     [
         (after(), 1, "", False),
-        (after(), 3, "asks 3 cpu", True),
-        (after("a", "b"), 3, "asks 3 cpu", False),
-        (after("a", "b", "c", freed="a"), 3, "asks 3 cpu", True),
-        (after("a", "b", freed="c"), 3, "asks 3 cpu", False),
-        (after("a", "b", "c", freed="not one of its members"), 3, "asks 3 cpu", False),
-        (after("a", "b"), OFFER_SECONDS, "asks 3 cpu", True),
+        (after(), 3, "asks for 3 cpu", True),
+        (after("a", "b"), 3, "asks for 3 cpu", False),
+        (after("a", "b", "c", freed="a"), 3, "asks for 3 cpu", True),
+        (after("a", "b", freed="c"), 3, "asks for 3 cpu", False),
+        (after("a", "b", "c", freed="not one of its members"), 3, "asks for 3 cpu", False),
+        (after("a", "b"), OFFER_SECONDS, "asks for 3 cpu", True),
         (after(), OFFER_SECONDS, "", True),
     ],
 )
@@ -159,7 +159,7 @@ def test_who_is_told_no_moves_at_most_once_to_each_member_and_once_for_each_room
 
 def test_what_was_said_is_told_of_all_members_but_the_one_that_has_the_offer() -> None:
     choice = after("a", "b")
-    assert choice.told({"c": "does not answer"}, "b") == "a says asks 3 cpu; c does not answer"
+    assert choice.told({"c": "does not answer"}, "b") == "a says asks for 3 cpu; c does not answer"
     assert Choice().told({f"m{number:02}": "is full" for number in range(13)}, "").endswith("m09 is full; 3 more")
 
 
@@ -191,5 +191,5 @@ def test_it_stays_no_longer_than_its_start_was_due_nor_for_ever(age: float, now:
     choice = Choice()
     for name in MEMBERS:
         says_no(choice, name, OFFER_SECONDS, 1120.0 if name == "b" else 2000.0)
-    choice.hears("b", "asks 3 cpu", 1120.0, now)
-    assert choice.gives_up("b", age, "asks 3 cpu", MEMBERS)
+    choice.hears("b", "asks for 3 cpu", 1120.0, now)
+    assert choice.gives_up("b", age, "asks for 3 cpu", MEMBERS)

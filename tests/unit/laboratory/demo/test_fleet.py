@@ -14,6 +14,6 @@ async def test_a_gang_passes_the_full_member_waits_for_a_slot_and_moves_there(
     told = capsys.readouterr().out
     assert "train ran whole in south, and nowhere else" in told
     assert "tune ran whole in west, and nowhere else" in told
-    assert "is offered to south (north says WaitingForQuota: asks 4 nvidia.com/gpu; queue gpus has 4" in told
+    assert "is offered to south (north says WaitingForQuota: asks for 4 nvidia.com/gpu; queue gpus has 4" in told
     runs, ends = (told.index(text) for text in ("evaluate   runs with all 4 pods in south", "train      has ended"))
     assert ends < runs, "it moves to where a slot has come free"

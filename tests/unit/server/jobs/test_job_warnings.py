@@ -196,7 +196,7 @@ async def test_a_gang_that_can_never_fit_is_stored_with_the_numbers_in_a_warning
     never = Reason(Code.EXCEEDS_MAX_QUOTA, where="queue research", resource=GPU, asked=16_000, limit=8_000)
     answer = await create(ReviewHandler(seen, potential=lambda gang: never), stored(gpu="4"))
     assert answer.allowed
-    assert "asks 16 nvidia.com/gpu, queue research can hold at most 8" in answer.warnings[0]
+    assert "asks for 16 nvidia.com/gpu, queue research can hold at most 8" in answer.warnings[0]
 
 
 async def test_a_gang_above_its_fence_is_warned_about() -> None:

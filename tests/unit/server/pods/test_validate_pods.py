@@ -294,7 +294,7 @@ async def test_a_loose_pod_that_would_eat_a_reservation_is_refused_with_the_gang
     answer = await create(handler, pod(), user=ALICE)
     assert not answer.allowed
     assert "team-a/train" in answer.message
-    assert "asks 1" in answer.message
+    assert "asks for 1" in answer.message
 
 
 async def test_loose_pods_take_what_is_left_and_not_more() -> None:

@@ -44,7 +44,7 @@ async def test_a_waiting_gang_says_why_with_numbers_and_holders() -> None:
     document = await world.workload(late)
     reserved = condition(document, "QuotaReserved")
     assert (reserved["status"], reserved["reason"]) == ("False", "WaitingForQuota")
-    assert "asks 3 cpu; queue vision has 8, 6 used; held by team-vision/first (6)" in reserved["message"]
+    assert "asks for 3 cpu; queue vision has 8, 6 used; held by team-vision/first (6)" in reserved["message"]
     reason = document["status"]["reason"]
     assert (reason["asked"], reason["used"], reason["limit"]) == ("3", "6", "8")
     assert reason["holders"] == [{"gang": "team-vision/first", "amount": "6"}]
@@ -188,7 +188,7 @@ async def test_a_copy_that_was_stopped_because_its_hub_is_silent_is_said_never_t
     world.engine.withdraw(job.uid)
     reason = (await world.workload(job))["status"]["reason"]
     assert reason["code"] == "Suspended"
-    assert "nothing was heard of its hub" in reason["message"]
+    assert "its hub has been silent" in reason["message"]
     assert "never starts again" in reason["help"]
 
 
