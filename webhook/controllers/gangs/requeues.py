@@ -1,4 +1,6 @@
-"""What a stopped gang takes along on its job: its place, its back-off (``pods_ready`` says how long), how long it has run, and whether it is held.
+"""What a stopped gang takes along on its job: its place, its back-off, how long it has run, and whether it is held.
+
+How long a back-off is says ``pods_ready``.
 
 A gang's run-time limit (Kueue's ``maximumExecutionTimeSeconds``) counts the time it is admitted, over all its starts.
 When that is used up the gang is stopped whole and held, as Kueue deactivates it; whoever lifts the hold, as an owner
