@@ -161,7 +161,7 @@ FLEET_MUTANTS: Final = (
         "webhook/fleet/members/member.py",
         "        return gone and cluster == dispatch.cluster\n",
         "        return gone\n",
-        f"{UNIT}/fleet/jobs/test_member.py -k another_cluster",
+        f"{UNIT}/fleet/members/test_member.py -k another_cluster",
     ),
     Mutant(
         "P6",

@@ -102,7 +102,7 @@ class DeadMan:
         """See how long former members that still have gangs were left alone. Raises ApiError."""
         if not self._fleet.members_known:
             return
-        held = {job.record.member for job in self._jobs.values() if job.record.holds}
+        held = {job.own.record.member for job in self._jobs.values() if job.own.record.holds}
         for name in sorted(held - self._fleet.members.keys()):
             known, now = self._known.setdefault(name, _Silence()), asyncio.get_running_loop().time
             silent = await lost.noted(self._fleet.api, lost.SILENT)
@@ -144,23 +144,23 @@ class DeadMan:
         """Write down that a member has been told since the grant to stop its gangs only later."""
         promised = member.stops_after_seconds
         for job in list(self._jobs.values()):
-            if _promises_less(job.record, member.name, promised):
+            if _promises_less(job.own.record, member.name, promised):
                 with contextlib.suppress(Conflict, Invalid, NotFound, UnreadableRecord):
-                    stored = await job.read()
+                    stored = await job.own.read()
                     if _promises_less(dispatch := dispatch_of(stored), member.name, promised):
-                        await job.write(stored, replace(dispatch, stops_after_seconds=promised))
+                        await job.own.write(stored, replace(dispatch, stops_after_seconds=promised))
 
     async def _give_up_all(self, member: str, note: str, waited: float) -> None:
         """Give up what has surely stopped in a member that still does not answer, or is none any more."""
         for job in list(self._jobs.values()):
-            if job.record.member == member and job.record.holds:
+            if job.own.record.member == member and job.own.record.holds:
                 try:
                     await self._give_up(job, member, note, waited)
                 except (Conflict, Invalid, NotFound, UnreadableRecord) as error:
                     log.info("fleet.record_moved_on", step="give up", error=str(error))
 
     async def _give_up(self, job: FleetJob, member: str, note: str, waited: float) -> None:
-        stored = await job.read()
+        stored = await job.own.read()
         dispatch = dispatch_of(stored)
         promised = dispatch.stops_after_seconds
         if dispatch.member != member or not dispatch.holds or not promised:
@@ -172,7 +172,7 @@ class DeadMan:
             return
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
-        await job.write(stored, dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s"))
+        await job.own.write(stored, dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s"))
 
 
 def _promises_less(dispatch: Dispatch, member: str, seconds: int) -> bool:

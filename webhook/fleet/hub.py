@@ -26,6 +26,7 @@ from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
+from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.members.member import Member, NoAnswer, Refused
 from webhook.fleet.rules.propagation import Propagation, by_namespace
@@ -417,7 +418,7 @@ class Hub:
 
     async def _settled(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
         kind, namespace, name, copy = found
-        job = FleetJob(self.fleet, kind, namespace, name)
+        job = OwnJob(self.fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
         apart = (kind.feed, namespace, name) in self.fleet.apart.get(member.name, ())
         swept, complete = member.name not in self.fleet.unswept and not apart, self.fleet.complete and not apart
@@ -434,7 +435,7 @@ class Hub:
             await job.write(own, dispatch.adopted(copy.offer, member.name, cluster, copy.uid, promised))
         return verdict
 
-    async def _runs_as_written(self, kind: JobKind, job: FleetJob, dispatch: Dispatch) -> bool:
+    async def _runs_as_written(self, kind: JobKind, job: OwnJob, dispatch: Dispatch) -> bool:
         """Return whether a gang has its permit in the very copy that its record names: then any other may go.
 
         The record is not behind. There are two such copies only where a member was given up that was not lost.
@@ -450,7 +451,7 @@ class Hub:
             return False
         return copy.permitted and not copy.deleting
 
-    async def _record(self, kind: JobKind, job: FleetJob, uid: str) -> tuple[dict[str, Any] | None, Dispatch | None]:
+    async def _record(self, kind: JobKind, job: OwnJob, uid: str) -> tuple[dict[str, Any] | None, Dispatch | None]:
         """Return the hub's job of this uid and its record, read after the copy; None where there is none."""
         try:
             own = await job.read()

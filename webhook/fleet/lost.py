@@ -18,7 +18,7 @@ from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound, WrongName
 from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.job import FleetJob
+from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
@@ -93,11 +93,11 @@ async def _gangs(
     for kind in itertools.chain.from_iterable(each.every_version for each in placed):
         async for found in every(api, collection_path(kind)):
             namespace, name = (text(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
-            if await _given_up(FleetJob(fleet, kind, namespace, name), member, dry_run=dry_run):
+            if await _given_up(OwnJob(fleet, kind, namespace, name), member, dry_run=dry_run):
                 yield f"{kind.kind} {namespace}/{name}"
 
 
-async def _given_up(job: FleetJob, member: str, *, dry_run: bool) -> bool:
+async def _given_up(job: OwnJob, member: str, *, dry_run: bool) -> bool:
     for attempt in range(ATTEMPTS):
         try:
             stored = await job.read()

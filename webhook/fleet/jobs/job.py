@@ -7,10 +7,9 @@ from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
-import orjson
 import structlog
 
-from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import (
     AfterFailure,
@@ -22,16 +21,14 @@ from webhook.core.fleet.steps import (
     why_not,
     why_recalled,
 )
-from webhook.core.fleet.text import UnreadableRecord, encode
-from webhook.core.notation import names
+from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
-from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.events import UNREADABLE, unreadable
 from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.last_read import LastRead
+from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.refusal import Refusal
@@ -49,12 +46,9 @@ from webhook.fleet.members.copies import (
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused, Waits
 from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import queue_label
-from webhook.kube.api import JSON_PATCH, METADATA
 from webhook.untyped import paths
-from webhook.untyped.editing import Patch
 from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
@@ -82,7 +76,8 @@ class FleetJob:
         self._fleet = fleet
         self._kind, self.namespace, self.name = kind, namespace, name
         self._which = kind.feed, namespace, name
-        self.last_read, self.looks = LastRead(), Allowance()
+        self.own = OwnJob(fleet, kind, namespace, name)
+        self.last_read, self.looks = self.own.last_read, Allowance()
         self._proving = Proving()
         self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""
@@ -93,8 +88,6 @@ class FleetJob:
         """Loop time at which to look, for no watch shows what comes next: pods that go, a member that answers again."""
         self.rests_until = 0.0
         """Loop time before which no look is needed that nothing has asked for."""
-        self._known = NOWHERE
-        """The record as it was read or written last, which says where to look first."""
         self.choice = Choice()
         self._refusals: dict[str, str] = {}
         """Members that could not be asked at the last look, and why."""
@@ -114,11 +107,11 @@ class FleetJob:
         self.last_read.begin()
         self.rests_until = 0.0
         for _ in range(LOOKS):
-            before = self._known
+            before = self.own.record
             found, ahead = await self._look_twice(before)
             # The member first, the record after it: what the record does not say then was not decided before the look.
-            job = await self.read()
-            dispatch = self._known = dispatch_of(job)
+            job = await self.own.read()
+            dispatch = self.own.record = dispatch_of(job)
             if settled := replace(dispatch, why="", waits="") == replace(before, why="", waits=""):
                 break
         self.waits_for = dispatch.member if dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.RECALLED) else ""
@@ -139,7 +132,7 @@ class FleetJob:
         try:
             step = await self._take(step, job, dispatch, found, target)
             self.last_read.end()
-            if step is HubStep.NOTHING and rests(wish, self._known, sight):
+            if step is HubStep.NOTHING and rests(wish, self.own.record, sight):
                 self.rests_until = asyncio.get_running_loop().time() + REST_SECONDS
             return step
         except (Conflict, Invalid) as error:
@@ -148,41 +141,12 @@ class FleetJob:
 
     def runs_in(self, member: str) -> bool:
         """Return whether its copy in a member has a permit, by what was read last."""
-        return self._known.phase is DispatchPhase.GRANTED and self._known.member == member
+        return self.own.record.phase is DispatchPhase.GRANTED and self.own.record.member == member
 
     def runs_as_read(self, cluster: str, copy: Copy) -> bool:
         """Return whether this is the copy that its record names, and nothing was written to it since the last step."""
-        named = (self._known.cluster, self._known.copy_uid) == (cluster, copy.uid)
+        named = (self.own.record.cluster, self.own.record.copy_uid) == (cluster, copy.uid)
         return named and self.last_read.has_copy(copy.uid, version_number(copy.version))
-
-    @property
-    def record(self) -> Dispatch:
-        """Its record as it was read or written last."""
-        return self._known
-
-    async def read(self) -> dict[str, Any]:
-        """Return the hub's job. Raises ApiError."""
-        found: dict[str, Any] = orjson.loads(await self._fleet.api.request("GET", self._path))
-        self._note_version(found)
-        return found
-
-    async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> dict[str, Any]:
-        """Store the record, if the job is still as it was read; return the job as it is then. Raises ApiError."""
-        metadata = paths.find_mapping(job, ("metadata",))
-        noted = {**paths.find_mapping(metadata, ("annotations",)), names.DISPATCH: encode(dispatch)}
-        kept = [each for each in metadata.get("finalizers") or () if each != names.DISPATCH]
-        if dispatch.phase is not DispatchPhase.NOWHERE:
-            kept.append(names.DISPATCH)
-        patch = [
-            *_only(metadata),
-            {"op": "add", "path": "/metadata/annotations", "value": noted},
-            {"op": "add", "path": "/metadata/finalizers", "value": kept},
-        ]
-        stored = {**job, "metadata": await self._patch(self._path, patch)}
-        count(dispatch_of(job), dispatch)
-        self._known = dispatch
-        log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)
-        return stored
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -311,7 +275,7 @@ class FleetJob:
                 case HubStep.OFFER if target is not None:
                     return await self._offer(job, dispatch, copy, target)
                 case HubStep.WITHDRAW:
-                    await self.write(job, dispatch.withdrawn(why_unwanted(kind, job)))
+                    await self.own.write(job, dispatch.withdrawn(why_unwanted(kind, job)))
                     await self._leave(dispatch, copy)
                 case HubStep.CREATE if not self._refusal.rests(dispatch.offer, asyncio.get_running_loop().time()):
                     if await self._create(job, dispatch):
@@ -324,7 +288,7 @@ class FleetJob:
                 case HubStep.GRANT if copy is not None:
                     promised = self._fleet.member(dispatch.member).stops_after_seconds
                     granted = dispatch.granted(copy.uid, copy.version, promised)
-                    await self.write(job, granted)
+                    await self.own.write(job, granted)
                     if await self._permit(job, granted):
                         return self._watches(granted)
                 case HubStep.PERMIT:
@@ -334,13 +298,13 @@ class FleetJob:
                     job = await self._report(job, found)
                     if why_unwanted(kind, job):
                         ended = dispatch.recalled(f"it has ended in {dispatch.member}")
-                        await self._delete(await self.write(job, ended), dispatch, found)
+                        await self._delete(await self.own.write(job, ended), dispatch, found)
                 case HubStep.RECALL:
                     why = why_unwanted(kind, job) or why_recalled(dispatch, copy)
-                    await self._delete(await self.write(job, dispatch.recalled(why)), dispatch, found)
+                    await self._delete(await self.own.write(job, dispatch.recalled(why)), dispatch, found)
                 case HubStep.FAIL_OVER:
                     failed = dispatch.failed_over(f"it failed in {dispatch.member}")
-                    await self._delete(await self.write(job, failed), dispatch, found)
+                    await self._delete(await self.own.write(job, failed), dispatch, found)
                 case HubStep.DELETE:
                     await self._delete(job, dispatch, found)
                 case HubStep.PROVE if member is not None and found is not None:
@@ -349,11 +313,11 @@ class FleetJob:
                     await self._say_why(job, dispatch)
                     await self._mirror(job, dispatch, found)
                     if dispatch.phase is DispatchPhase.NOWHERE and stopped(self._kind, job):
-                        await self._store_status(job, {})
+                        await self.own.write_status(job, {})
                     return HubStep.NOTHING
         except Refused as error:
             # It is offered to another member at once, if there is one.
-            self._refusal.heard(self._known.offer, str(error), asyncio.get_running_loop().time())
+            self._refusal.heard(self.own.record.offer, str(error), asyncio.get_running_loop().time())
             return step
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
@@ -365,7 +329,7 @@ class FleetJob:
         """Offer it to another member. Raises NoAnswer."""
         epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self._why(target.member)
         offered = dispatch.offered(epoch, target.member, target.cluster, why)
-        await self.write(job, offered)
+        await self.own.write(job, offered)
         self._offered = offered, asyncio.get_running_loop().time()
         self.choice.offered()
         creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
@@ -387,11 +351,11 @@ class FleetJob:
             why = self._telling.word(dispatch.why, self._why()) if self._refusals else ""
             by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
             if (noted := replace(dispatch, why=why or dispatch.why, suspended_by=by)) != dispatch:
-                await self.write(job, noted)
+                await self.own.write(job, noted)
         elif dispatch.phase is DispatchPhase.OFFERED and self._offered is not None:
             long = asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS
             if long and (why := self._telling.word(dispatch.waits, self.choice.word(dispatch.member, self._refusals))):
-                await self.write(job, replace(dispatch, waits=why))
+                await self.own.write(job, replace(dispatch, waits=why))
 
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)
@@ -426,7 +390,7 @@ class FleetJob:
         """Tell on the hub's job that its record cannot be read."""
         if self._telling.due(UNREADABLE):
             with contextlib.suppress(ApiError):
-                job = await self.read()
+                job = await self.own.read()
                 await self._telling.hourly(UNREADABLE, lambda now: unreadable(self._kind, job, str(error), now))
 
     async def _delete(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
@@ -446,7 +410,7 @@ class FleetJob:
         if not await self._proving.complete(member, where, dispatch, sight):
             return HubStep.NOTHING
         if self._proving.proves(dispatch):
-            await self.write(job, dispatch.proven_gone())
+            await self.own.write(job, dispatch.proven_gone())
         return HubStep.PROVE
 
     async def _mirror(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
@@ -466,33 +430,4 @@ class FleetJob:
         told = None if found is None or found.object is None else found.object.get("status")
         if not isinstance(told, dict) or (told := shown(self._kind, job, told)) == job.get("status"):
             return job
-        return await self._store_status(job, told)
-
-    async def _store_status(self, job: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-        patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": told}]
-        return {**job, "metadata": await self._patch(f"{self._path}/status", patch), "status": told}
-
-    async def _patch(self, path: str, patch: Patch) -> dict[str, Any]:
-        """Change the hub's job, and return its metadata."""
-        body = orjson.dumps(patch)
-        answer = await self._fleet.api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
-        stored: dict[str, Any] = orjson.loads(answer)
-        self._note_version(stored)
-        return stored["metadata"]  # type: ignore[no-any-return]
-
-    def _note_version(self, job: Mapping[str, Any]) -> None:
-        version = int(job["metadata"]["resourceVersion"])
-        if self.last_read.own(version, self._fleet.set_backs):
-            # The server itself may have been written to so often meanwhile that it is at a later version again.
-            self._fleet.begin_again(version)
-
-    @property
-    def _path(self) -> str:
-        return object_path(self._kind, self.namespace, self.name)
-
-
-def _only(metadata: Mapping[str, Any]) -> Patch:
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-    ]
+        return await self.own.write_status(job, told)

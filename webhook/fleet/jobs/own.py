@@ -1,0 +1,84 @@
+"""The hub's own job of one gang: read, and written only as it was read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import structlog
+
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
+from webhook.core.fleet.text import encode
+from webhook.core.notation import names
+from webhook.fleet.jobs.counting import count
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.last_read import LastRead
+from webhook.fleet.members.copies import dispatch_of
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.rest_paths import object_path
+from webhook.kube.api import JSON_PATCH, METADATA
+from webhook.untyped import paths
+from webhook.untyped.editing import Patch
+
+log = structlog.get_logger(__name__)
+
+
+class OwnJob:
+    """One job of the hub's cluster, with its record."""
+
+    def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, name: str) -> None:
+        self._fleet = fleet
+        self.namespace, self.name = namespace, name
+        self._path = object_path(kind, namespace, name)
+        self.last_read = LastRead()
+        self.record = NOWHERE
+        """As it was read at the last look or written since: it says where to look first."""
+
+    async def read(self) -> dict[str, Any]:
+        """Return the job. Raises ApiError."""
+        found: dict[str, Any] = orjson.loads(await self._fleet.api.request("GET", self._path))
+        self._note_version(found)
+        return found
+
+    async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> dict[str, Any]:
+        """Store the record, if the job is still as it was read; return the job as it is then. Raises ApiError."""
+        metadata = paths.find_mapping(job, ("metadata",))
+        noted = {**paths.find_mapping(metadata, ("annotations",)), names.DISPATCH: encode(dispatch)}
+        kept = [each for each in metadata.get("finalizers") or () if each != names.DISPATCH]
+        if dispatch.phase is not DispatchPhase.NOWHERE:
+            kept.append(names.DISPATCH)
+        patch = [
+            *_only(metadata),
+            {"op": "add", "path": "/metadata/annotations", "value": noted},
+            {"op": "add", "path": "/metadata/finalizers", "value": kept},
+        ]
+        stored = {**job, "metadata": await self._patch(self._path, patch)}
+        count(dispatch_of(job), dispatch)
+        self.record = dispatch
+        log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)
+        return stored
+
+    async def write_status(self, job: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+        """Store a status, if the job is still as it was read; return the job as it is then. Raises ApiError."""
+        patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": told}]
+        return {**job, "metadata": await self._patch(f"{self._path}/status", patch), "status": told}
+
+    async def _patch(self, path: str, patch: Patch) -> dict[str, Any]:
+        """Change the job, and return its metadata."""
+        body = orjson.dumps(patch)
+        answer = await self._fleet.api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
+        stored: dict[str, Any] = orjson.loads(answer)
+        self._note_version(stored)
+        return stored["metadata"]  # type: ignore[no-any-return]
+
+    def _note_version(self, job: Mapping[str, Any]) -> None:
+        version = int(job["metadata"]["resourceVersion"])
+        if self.last_read.own(version, self._fleet.set_backs):
+            # The server itself may have been written to so often meanwhile that it is at a later version again.
+            self._fleet.begin_again(version)
+
+
+def _only(metadata: Mapping[str, Any]) -> Patch:
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+    ]
