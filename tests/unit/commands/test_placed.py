@@ -65,6 +65,10 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
         ),
         (job(record("recalled", why="it has ended in left")), [("member", "it leaves left: it has ended in left")]),
         (
+            job(record("recalled", why="it has ended in left", waits="still has pod train-0, which nobody deletes")),
+            [("member", "it leaves left: it has ended in left; left still has pod train-0, which nobody deletes")],
+        ),
+        (
             job({"phase": "nowhere", "offer": "1.1", "why": "left lost it"}),
             [("member", "none yet: left lost it")],
         ),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, fleet, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
+from webhook.fleet.members.copies import dispatch_of
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -24,3 +25,6 @@ async def test_a_gang_whose_members_name_leads_elsewhere_stays_and_its_owner_is_
         told = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "MemberChanged"]
         assert len(told) == 1
         assert "if that will not be back: tutti fleet lost a" in told[0]
+        await world.hub.delete(*SEED)
+        await asyncio.sleep(90)
+        assert dispatch_of(await world.hub.get(*SEED) or {}).waits == "", "the other cluster says nothing of it"

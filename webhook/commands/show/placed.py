@@ -55,6 +55,8 @@ def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
 def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
     if dispatch.phase is DispatchPhase.OFFERED and dispatch.waits:
         return f"{dispatch.member} is asked for room, and {dispatch.waits}"
+    if dispatch.phase is DispatchPhase.RECALLED and dispatch.waits:
+        return f"it leaves {dispatch.member}: {dispatch.why}; {dispatch.member} {dispatch.waits}"
     if dispatch.phase is DispatchPhase.GRANTED and status.has_condition(job, "Suspended"):
         namespace, name = (paths.find(job, ("metadata", key)) for key in ("namespace", "name"))
         ask = f"kubectl amc describe {kind.singular} {name} -n {namespace} -m {dispatch.member}"

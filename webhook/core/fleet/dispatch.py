@@ -100,7 +100,7 @@ class Dispatch:
     stops_after_seconds: int = 0
     """How long its member promised at the grant to run it without a word of the hub; 0: it promised nothing."""
     waits: str = ""
-    """Why it still waits in the member that was asked for room, where that takes long."""
+    """Where that takes long: why it still waits in the member that was asked for room, or is in the one it leaves."""
     suspended_by: str = ""
     """Of a gang that is nowhere: the user's policy by which it is offered to nobody, so that it needs no slot."""
 

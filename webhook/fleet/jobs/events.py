@@ -14,6 +14,7 @@ REASON: Final = "ScheduleBindingSucceed"
 UNREADABLE: Final = "DispatchUnreadable"
 CHANGED: Final = "MemberChanged"
 SILENT: Final = "MemberSilent"
+KEPT: Final = "MemberKeepsJob"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
 MEMBERS: Final = "tutti-hub-members"
@@ -55,6 +56,18 @@ def silent(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, 
     )
     told = {"reason": SILENT, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"silent.{int(now // 3600)}", now) | told
+
+
+def kept(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, now: float) -> dict[str, Any]:
+    """Return the event that a gang which is to leave its member is kept there by something; one an hour."""
+    metadata = job["metadata"]
+    ask = f"kubectl amc describe {kind.singular} {metadata['name']} -n {metadata['namespace']} -m {dispatch.member}"
+    message = (
+        f"{dispatch.member} {why}. The job goes away, or runs elsewhere, once nothing of it is left there: see to that "
+        f"in {dispatch.member}; {ask}"
+    )
+    told = {"reason": KEPT, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"kept.{int(now // 3600)}", now) | told
 
 
 def expiring(namespace: str, secret: str, member: str, until: float, now: float) -> dict[str, Any]:

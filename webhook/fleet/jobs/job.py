@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
-from webhook.core.fleet.sight import Copy, Sight
+from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import (
     AfterFailure,
     HubStep,
@@ -25,9 +25,10 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
-from webhook.fleet.jobs.events import UNREADABLE, unreadable
+from webhook.fleet.jobs.events import KEPT, UNREADABLE, kept, unreadable
 from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.leaving import Leaving
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
@@ -65,6 +66,8 @@ UNSEEN_SECONDS: Final = 3.0
 """So long an offer stays with a member that does not answer: another process may reach it, which made the offer."""
 CONTESTED_SECONDS: Final = 4 * UNSEEN_SECONDS
 """After another process offered a gang to a member that does not answer here: it may take it away again."""
+REPEATED: Final = (HubStep.CREATE, HubStep.SWEEP, HubStep.PERMIT, HubStep.DELETE)
+"""Steps that come again at once where the member refuses what they write."""
 WAITS_SECONDS: Final = OFFER_SECONDS + 5.0
 """After which its record says why it still waits where it was offered: one that moves on says it of itself."""
 
@@ -96,7 +99,7 @@ class FleetJob:
         """The members that its queue's check names; None: it names none, and every member will do."""
         self._patience = Patience()
         self._failed = Failed(fleet)
-        self._refusal = Refusal()
+        self._refusal, self._leaving = Refusal(), Leaving()
         self._telling = Telling(fleet, kind, namespace)
 
     async def step(self) -> HubStep:
@@ -270,6 +273,8 @@ class FleetJob:
         copy = None if found is None else found.sight.copy
         member = self._fleet.members.get(dispatch.member)
         kind, namespace, name = self._kind, self.namespace, self.name
+        if step in REPEATED and self._refused(dispatch).rests(dispatch.offer, asyncio.get_running_loop().time()):
+            step = HubStep.NOTHING
         try:
             match step:
                 case HubStep.OFFER if target is not None:
@@ -277,7 +282,7 @@ class FleetJob:
                 case HubStep.WITHDRAW:
                     await self.own.write(job, dispatch.withdrawn(why_unwanted(kind, job)))
                     await self._leave(dispatch, copy)
-                case HubStep.CREATE if not self._refusal.rests(dispatch.offer, asyncio.get_running_loop().time()):
+                case HubStep.CREATE:
                     if await self._create(job, dispatch):
                         return self._watches(dispatch)
                 case HubStep.SWEEP if member is not None and copy is not None:
@@ -308,16 +313,16 @@ class FleetJob:
                 case HubStep.DELETE:
                     await self._delete(job, dispatch, found)
                 case HubStep.PROVE if member is not None and found is not None:
-                    return await self._prove(job, member, dispatch, found.sight)
+                    return await self._prove(job, member, dispatch, found)
                 case _:
-                    await self._say_why(job, dispatch)
+                    await self._say_why(job, dispatch, found)
                     await self._mirror(job, dispatch, found)
                     if dispatch.phase is DispatchPhase.NOWHERE and stopped(self._kind, job):
                         await self.own.write_status(job, {})
                     return HubStep.NOTHING
         except Refused as error:
-            # It is offered to another member at once, if there is one.
-            self._refusal.heard(self.own.record.offer, str(error), asyncio.get_running_loop().time())
+            # What was only offered is offered to another member at once, if there is one.
+            self._refused(self.own.record).heard(self.own.record.offer, str(error), asyncio.get_running_loop().time())
             return step
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
@@ -345,8 +350,14 @@ class FleetJob:
             self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
         return HubStep.NOTHING
 
-    async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Write why a gang is nowhere, or why it still waits in the member that was asked."""
+    def _refused(self, dispatch: Dispatch) -> Refusal:
+        return self._leaving.refusal if dispatch.phase is DispatchPhase.RECALLED else self._refusal
+
+    async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch, found: Look | None) -> None:
+        """Write why a gang is nowhere, or still waits in the member that was asked, or is in the one that it leaves.
+
+        Raises NoAnswer.
+        """
         if dispatch.phase is DispatchPhase.NOWHERE:
             why = self._telling.word(dispatch.why, self._why()) if self._refusals else ""
             by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
@@ -356,6 +367,12 @@ class FleetJob:
             long = asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS
             if long and (why := self._telling.word(dispatch.waits, self.choice.word(dispatch.member, self._refusals))):
                 await self.own.write(job, replace(dispatch, waits=why))
+        elif dispatch.phase is DispatchPhase.RECALLED and found is not None and found.sight.cluster == dispatch.cluster:
+            member = self._fleet.member(dispatch.member)
+            if said := await self._leaving.words(member, self.namespace, dispatch, found):
+                if why := self._telling.word(dispatch.waits, said):
+                    await self.own.write(job, replace(dispatch, waits=why))
+                await self._telling.hourly(KEPT, lambda now: kept(self._kind, job, dispatch, said, now))
 
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)
@@ -405,9 +422,10 @@ class FleetJob:
                 await self._report(job, found)
         await member.delete(self._kind, self.namespace, self.name, copy, as_read=shows_its_end)
 
-    async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, sight: Sight) -> HubStep:
+    async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, found: Look) -> HubStep:
         where = (self._kind, self.namespace, self.name)
-        if not await self._proving.complete(member, where, dispatch, sight):
+        if not await self._proving.complete(member, where, dispatch, found.sight):
+            await self._say_why(job, dispatch, found)
             return HubStep.NOTHING
         if self._proving.proves(dispatch):
             await self.own.write(job, dispatch.proven_gone())

@@ -195,9 +195,19 @@ class Member:
             cluster, ledger = await asyncio.gather(self.cluster(), self._ledger())
             gone = ledger is not None and ledger.stands and uid not in ledger.entries
         else:
-            path, of_gang = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"}
-            cluster, gone = await asyncio.gather(self.cluster(), self._has_none(path, of_gang))
+            cluster, gone = await asyncio.gather(self.cluster(), self._has_none(*_pods_of(namespace, uid)))
         return gone and cluster == dispatch.cluster
+
+    async def pods_of(self, namespace: str, uid: str, most: int) -> list[dict[str, Any]]:
+        """Return so many of the pods of a gang. Raises NoAnswer."""
+        found: list[dict[str, Any]] = []
+        with contextlib.suppress(NotFound):
+            async with contextlib.aclosing(self._objects(*_pods_of(namespace, uid))) as pods:
+                async for pod in pods:
+                    found.append(pod)
+                    if len(found) == most:
+                        break
+        return found
 
     async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
         """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
@@ -400,14 +410,14 @@ class Member:
                 is_write=True,
             )
         except (Conflict, Forbidden, Invalid, NotFound, Unavailable) as error:
-            is_word = isinstance(error, Invalid | NotFound | Unavailable) and method == "POST"
-            if is_word or isinstance(error, Forbidden):
+            # That an object is not there, or not as it was read, is a word of its own only where it was to be made.
+            is_word = isinstance(error, Invalid | NotFound) and method == "POST"
+            is_word |= isinstance(error, Invalid) and method == "DELETE"
+            if is_word or isinstance(error, Forbidden | Unavailable):
                 log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
                 # Where its kind is missing there, only the path says which.
                 where = f" at {path}" if isinstance(error, NotFound) else ""
                 raise Refused(f"{error}{where}"[:REASON_CHARACTERS]) from error
-            if isinstance(error, Unavailable):
-                raise NoAnswer(f"{self.name}: {error}") from error
             # Taken, or the copy moved on or is gone: it is read again before anything else is decided.
             log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
             return None
@@ -457,6 +467,11 @@ class Member:
                 self.health.took(asyncio.get_running_loop().time() - began)
         self.health.note("")
         return answer
+
+
+def _pods_of(namespace: str, uid: str) -> tuple[str, dict[str, str]]:
+    """Return where the pods of a gang are listed, and by what."""
+    return f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"}
 
 
 def _data(config_map: Mapping[str, Any]) -> dict[str, str]:

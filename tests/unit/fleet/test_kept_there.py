@@ -1,0 +1,150 @@
+"""What keeps a recalled gang in its member is named where its owner looks; a refused deletion is tried now and then."""
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
+from webhook.commands.show.placed import lines
+from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
+from webhook.fleet.jobs.leaving import LONG_SECONDS, kept_by
+from webhook.fleet.jobs.refusal import REFUSED_SECONDS
+from webhook.fleet.members.copies import dispatch_of
+from webhook.jobs.kinds.registry import KINDS
+
+pytestmark = pytest.mark.virtual_time
+REFUSALS = [
+    Forbidden(403, "Forbidden", 'jobs.batch "train" is forbidden: no deletions on Thursdays'),
+    Invalid(422, "Invalid", 'jobs.batch "train" is forbidden: no deletions on Thursdays'),
+    Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
+]
+
+
+async def runs(world: Fleet) -> bool:
+    return await world.members["a"].running() == 2
+
+
+async def gone(world: Fleet) -> bool:
+    return await world.hub.get("Job", "train") is None
+
+
+async def told(world: Fleet) -> list[str]:
+    listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+    return [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "MemberKeepsJob"]
+
+
+async def explained(world: Fleet) -> str:
+    return dict(lines(KINDS["Job.batch"], await world.hub.get("Job", "train") or {}))["member"]
+
+
+def refuse(world: Fleet, method: str, answer: ApiError) -> list[str]:
+    """Have the member refuse a method on the copy; return what it was asked."""
+    link, asked = world.links["a"], list[str]()
+    honest = link.request
+
+    async def request(used: str, path: str, **how: Any) -> bytes:
+        if used == method and path.endswith("/jobs/train"):
+            asked.append(path)
+            raise answer
+        return await honest(used, path, **how)
+
+    link.request = request  # type: ignore[method-assign]
+    return asked
+
+
+@pytest.mark.parametrize("answer", REFUSALS, ids=["by a policy", "by a schema", "for want of a webhook"])
+async def test_a_refused_deletion_is_told_at_once_and_tried_now_and_then_until_it_is_not(answer: ApiError) -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        await world.until(lambda: runs(world))
+        honest, asked = world.links["a"].request, refuse(world, "DELETE", answer)
+        await world.hub.delete("Job", "train")
+        await asyncio.sleep(5)
+        (message,) = await told(world)
+        assert message.startswith(f"a refuses to delete its copy ({answer}")
+        assert "kubectl amc describe job train -n team-a -m a" in message
+        assert (await explained(world)).startswith("it leaves a: it is being deleted in the hub; a refuses to delete")
+        await asyncio.sleep(60)
+        assert 1 < len(asked) <= 65 / REFUSED_SECONDS + 2
+        world.links["a"].request = honest  # type: ignore[method-assign]
+        await world.until(lambda: gone(world), 60)
+
+
+@pytest.mark.parametrize("answer", [REFUSALS[0], REFUSALS[2]], ids=["by a policy", "for want of a webhook"])
+async def test_a_refused_permit_is_tried_now_and_then(answer: ApiError) -> None:
+    async with fleet("a") as world:
+        asked = refuse(world, "PATCH", answer)
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        await asyncio.sleep(60)
+        assert 1 < len(asked) <= 60 / REFUSED_SECONDS + 4
+
+
+async def test_the_pods_and_finalizers_that_keep_a_gang_are_named() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        await world.until(lambda: runs(world))
+        first, second = pods = await world.members["a"].pods()
+        for pod in pods:
+            await world.members["a"].keep_pod(pod, ["example.org/slow"])
+        await world.hub.delete("Job", "train")
+        await asyncio.sleep(LONG_SECONDS / 2)
+        assert await told(world) == [], "pods take their time to end"
+        await asyncio.sleep(LONG_SECONDS)
+        kept = f"still has pod {first}, which has finalizer example.org/slow; pod {second}, which has finalizer"
+        assert (await told(world))[0].startswith(f"a {kept}")
+        assert kept in await explained(world)
+        await world.members["a"].keep_pod(first, [])
+        await asyncio.sleep(70)
+        assert dispatch_of(await world.hub.get("Job", "train") or {}).waits == (
+            f"still has pod {second}, which has finalizer example.org/slow"
+        )
+        await world.members["a"].keep_pod(second, [])
+        await world.until(lambda: gone(world), 60)
+
+
+async def test_the_finalizer_that_keeps_a_copy_is_named() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        await world.until(lambda: runs(world))
+        side = world.members["a"]
+        await side.patch("Job", "train", {"metadata": {"finalizers": ["example.org/audit"]}})
+        await world.hub.delete("Job", "train")
+        await asyncio.sleep(LONG_SECONDS + 30)
+        assert "a still has its copy, which has finalizer example.org/audit" in await explained(world)
+        await side.patch("Job", "train", {"metadata": {"finalizers": []}})
+        await world.until(lambda: gone(world), 60)
+
+
+def pod(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}, "spec": {"nodeName": "n1"}}
+
+
+OWNED = {"ownerReferences": [{"kind": "Job", "name": "train"}]}
+
+
+@pytest.mark.parametrize(
+    ("copy", "pods", "words"),
+    [
+        (None, [], "still has its reservation, which that member's Tutti has not dropped"),
+        ({"metadata": {}}, [], ""),
+        ({"metadata": {"finalizers": [*"xyzuv"]}}, [], "still has its copy, which has finalizer x, y, z, 2 more"),
+        (None, [pod("p")], "still has pod p, which nobody deletes, for no job owns it: delete it there"),
+        (None, [pod("p", **OWNED)], "still has pod p, which nobody deletes"),
+        (
+            None,
+            [pod("p", deletionTimestamp="2026-01-01T00:00:30Z")],
+            "still has pod p, which node n1 has to end by 2026-01-01T00:00:30Z",
+        ),
+        (
+            None,
+            [pod(name, **OWNED) for name in "abcd"],
+            f"still has {'; '.join(f'pod {name}, which nobody deletes' for name in 'abc')}; more pods",
+        ),
+        (None, [{"metadata": 5}], "still has pod , which nobody deletes, for no job owns it: delete it there"),
+        (None, [{"spec": [], "metadata": {"name": ["x"], "finalizers": [5]}}], "still has pod , which has finalizer "),
+    ],
+)
+def test_what_is_left_is_said_in_words_whatever_a_member_says(copy: Any, pods: Any, words: str) -> None:
+    assert kept_by(copy, pods) == words
