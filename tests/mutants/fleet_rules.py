@@ -245,6 +245,14 @@ FLEET_MUTANTS: Final = (
     ),
     Mutant(
         "P3",
+        "a member that answers is not silent, whatever it refuses",
+        "webhook/fleet/dead_man.py",
+        "                if await _answers(member):\n                    # It",
+        "                if False:\n                    # It",
+        f"{UNIT}/fleet/test_unrenewed_lease.py",
+    ),
+    Mutant(
+        "P3",
         "a member that joins is offered nothing before it has heard its hub",
         "webhook/fleet/dead_man.py",
         "        self._known[name] = _Silence()\n        self._fleet.silent.add(name)\n",

@@ -7,6 +7,9 @@ good. Each process counts for itself from when it saw the note first. When the t
 says that its member promised so is written as nowhere, and the member is noted as lost, as ``tutti fleet lost`` does;
 when it is back it is swept before its Lease is renewed.
 
+A member that answers, and in which its Lease cannot be renewed, is not noted: it stops by itself what it has, and is
+offered nothing until it hears the hub again.
+
 A member that was taken away while it has gangs hears nothing either: it is noted at once, and counted on like that.
 
 A note is read after the job that is given up, and the job is written only as it was read: whoever granted it again
@@ -132,8 +135,13 @@ class DeadMan:
             await member.renew(self._fleet.uid, self._fleet.clock.now())
         except NoAnswer as error:
             known.failing_since = began if known.failing_since is None else known.failing_since
-            if loop.time() - known.failing_since >= FAILING_SECONDS and not await _answers(member):
-                await self._note(member.name, known, str(error))
+            if loop.time() - known.failing_since >= FAILING_SECONDS:
+                if await _answers(member):
+                    # It stops by itself what it has, and would stop what comes: each is seen to be gone, and moves on.
+                    self._fleet.silent.add(member.name)
+                    known.renewals = 0
+                else:
+                    await self._note(member.name, known, str(error))
             raise
         known.failing_since, known.renewals = None, known.renewals + 1
         await self._lengthen(member)
@@ -180,6 +188,8 @@ def _promises_less(dispatch: Dispatch, member: str, seconds: int) -> bool:
 
 
 async def _answers(member: Member) -> bool:
+    # What was asked just before may have been refused a moment's answer by something in it that hangs.
+    await member.health.rested()
     try:
         await member.cluster()
     except NoAnswer:

@@ -33,7 +33,7 @@ class Fleet:
     lost: Mapping[str, str] = field(default_factory=dict)
     """Members that were declared lost, and when: nothing is offered to them until they are swept."""
     silent: set[str] = field(default_factory=set)
-    """Members whose Lease is not renewed, where that is done: nothing is offered to them."""
+    """Members whose Lease is not renewed, or cannot be, where that is done: nothing is offered to them."""
     propagations: Mapping[str, list[Propagation]] = field(default_factory=dict)
     """Of the hub's users by namespace: in which members, and what after a failure."""
     set_up: SetUp = NOTHING_SET_UP

@@ -205,7 +205,7 @@ class FleetJob:
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = {name: why for name in self._fleet.members if (why := self._propagation.why_not(name))}
-        self._refusals |= dict.fromkeys(self._fleet.silent, "has not answered for a while")
+        self._refusals |= dict.fromkeys(self._fleet.silent, "has not heard of this hub for a while")
         if self._queue_members is not None:
             others = self._fleet.members.keys() - self._queue_members
             self._refusals |= dict.fromkeys(others, "is not a cluster of its queue's MultiKueueConfig")

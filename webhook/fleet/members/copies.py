@@ -12,6 +12,7 @@ from webhook.dialects.field import is_subdomain
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.untyped import editing, paths
+from webhook.untyped.editing import Patch
 from webhook.untyped.values import integer, items, text
 
 JobName = tuple[str, str, str]
@@ -195,6 +196,15 @@ def found_copy(kind: JobKind, obj: Mapping[str, Any]) -> FoundCopy:
     if not (isinstance(namespace, str) and isinstance(name, str) and is_subdomain(namespace) and is_subdomain(name)):
         raise ValueError("it has an object whose namespace or name is none")
     return FoundCopy(kind, namespace, name, copy_read(kind, obj))
+
+
+def noted(uid: str, version: str, note: str) -> Patch:
+    """Return the patch that writes the one annotation of a copy that a hub may write, while it is as it was read."""
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": paths.pointer("metadata", "annotations", names.PERMIT), "value": note},
+    ]
 
 
 def _cut(value: object) -> str:

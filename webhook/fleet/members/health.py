@@ -57,6 +57,10 @@ class Health:
         """It did not answer a moment ago."""
         return asyncio.get_running_loop().time() < self._rests_until
 
+    async def rested(self) -> None:
+        """Wait until it may be asked again."""
+        await asyncio.sleep(max(0.0, self._rests_until - asyncio.get_running_loop().time()))
+
     def took(self, seconds: float) -> None:
         """Take in how long a gang may have to wait for one answer."""
         if seconds > SLOW_SECONDS:

@@ -28,7 +28,7 @@ from webhook.core.notation import names
 from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
 from webhook.fleet.members import answers
-from webhook.fleet.members.copies import FoundCopy, JobName, copy_read, found_copy, offer_text
+from webhook.fleet.members.copies import FoundCopy, JobName, copy_read, found_copy, noted, offer_text
 from webhook.fleet.members.health import Health
 from webhook.fleet.members.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
@@ -36,7 +36,6 @@ from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, METADATA, Api
 from webhook.kube.list_watch import PAGE_SIZE
 from webhook.untyped import paths
-from webhook.untyped.editing import Patch
 from webhook.untyped.values import items, seconds, text
 from webhook.wire.times import micro_time_text
 
@@ -49,6 +48,9 @@ COPIES_MAX: Final = 50_000
 """Of all kinds in one member, that one sweep looks at; each takes about a kilobyte of memory."""
 FAILED: Final = 500
 """HTTP status by which an API server itself says that something behind it failed."""
+UNAUTHORIZED: Final = 401
+WORDS: Final = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
+"""Answers to a write that say of it alone why it is not stored, but for a token that nobody knows."""
 PROMISED_SECONDS: Final = 60.0
 """A promise counts when it was given for a renewal no older than this."""
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
@@ -285,7 +287,7 @@ class Member:
         Returns None where the copy is not as the record says.
         """
         permit = permit_text(offer_text(job, dispatch.offer), dispatch.copy_uid)
-        patch = _noted(dispatch.copy_uid, dispatch.copy_version, permit)
+        patch = noted(dispatch.copy_uid, dispatch.copy_version, permit)
         return await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
 
     async def revoke(self, kind: JobKind, namespace: str, name: str, copy: Copy) -> Written | None:
@@ -293,7 +295,7 @@ class Member:
 
         Returns None where it is not as it was read.
         """
-        patch = _noted(copy.uid, copy.version, revoked_text(copy.version))
+        patch = noted(copy.uid, copy.version, revoked_text(copy.version))
         return await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
 
     async def delete(self, kind: JobKind, namespace: str, name: str, copy: Copy, *, as_read: bool) -> None:
@@ -303,26 +305,36 @@ class Member:
         await self._write("DELETE", object_path(kind, namespace, name), orjson.dumps(body))
 
     async def renew(self, hub: str, now: float) -> None:
-        """Show the member that the hub is there, and take note of what it promises. Raises NoAnswer."""
-        spec = {"spec": {"holderIdentity": hub, "renewTime": micro_time_text(now)}}
-        name = f"{names.HUB_LEASE}{hub}"
-        try:
-            lease = await self._asked(
-                self._api.request(
-                    "PATCH",
-                    f"{_LEASES}/{name}",
-                    body=orjson.dumps(spec),
-                    content_type=MERGE_PATCH,
-                    timeout_seconds=ANSWER_SECONDS,
-                )
-            )
-        except NotFound:
-            made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, **spec}
-            await self._write("POST", _LEASES, orjson.dumps(made))
+        """Show the member that the hub is there, and take note of what it promises. Raises NoAnswer, Refused."""
+        with self.rested_on("Lease"):
+            lease = await self._lease(hub, {"spec": {"holderIdentity": hub, "renewTime": micro_time_text(now)}})
+        if lease is None:
             return
         heard = Heard.read(paths.find_mapping(orjson.loads(lease), ("metadata", "annotations")).get(names.HEARD))
         fresh = heard is not None and now - seconds(heard.renewal) < PROMISED_SECONDS
         self.stops_after_seconds = heard.stops_after_seconds if heard is not None and fresh else 0
+
+    async def _lease(self, hub: str, renewed: Mapping[str, Any]) -> bytes | None:
+        """Return the Lease of a hub as it was renewed; None where it was made. Raises NoAnswer, Refused."""
+        name = f"{names.HUB_LEASE}{hub}"
+        try:
+            return await self._asked(
+                self._api.request(
+                    "PATCH",
+                    f"{_LEASES}/{name}",
+                    body=orjson.dumps(renewed),
+                    content_type=MERGE_PATCH,
+                    timeout_seconds=ANSWER_SECONDS,
+                ),
+                WORDS,
+                is_write=True,
+            )
+        except NotFound:
+            made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, **renewed}
+            await self._write("POST", _LEASES, orjson.dumps(made))
+            return None
+        except ApiError as error:
+            raise Refused(f"{self.name} lets nobody renew the Lease {name}: {error}") from error
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -406,7 +418,7 @@ class Member:
                     accept=METADATA,
                     timeout_seconds=ANSWER_SECONDS,
                 ),
-                (Conflict, Forbidden, Invalid, NotFound, TooLarge),
+                WORDS,
                 is_write=True,
             )
         except (Conflict, Forbidden, Invalid, NotFound, Unavailable) as error:
@@ -451,11 +463,9 @@ class Member:
             self.health.rest()
             self.health.note(f"no answer in {ANSWER_SECONDS:.0f} s")
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
-        except refusals:
-            self.health.note("")
-            raise
         except ApiError as error:
-            if is_write and error.status == FAILED:
+            is_word = isinstance(error, refusals) and error.status != UNAUTHORIZED
+            if is_word or (is_write and error.status == FAILED):
                 self.health.note("")
                 raise
             if isinstance(error, Unavailable):
@@ -476,15 +486,6 @@ def _pods_of(namespace: str, uid: str) -> tuple[str, dict[str, str]]:
 
 def _data(config_map: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in paths.find_mapping(config_map, ("data",)).items()}
-
-
-def _noted(uid: str, version: str, note: str) -> Patch:
-    """Return the patch that writes the one annotation of a copy that a hub may write, while it is as it was read."""
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": uid},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
-        {"op": "add", "path": paths.pointer("metadata", "annotations", names.PERMIT), "value": note},
-    ]
 
 
 async def _nothing() -> None:
