@@ -85,7 +85,7 @@ class Feeds:
     kept: KeptObjects = field(default_factory=KeptObjects)
     _ledger: LedgerFeed = field(init=False)
     _config_map: config_map.Reader = field(default_factory=config_map.Reader)
-    _compiler: compiler.PolicyCompiler = field(default_factory=compiler.PolicyCompiler)
+    _compiler: compiler.PolicyCompiler = field(init=False)
     _compiled: Policy = field(default_factory=Policy)
     """What the policy objects say, without queues that are gone."""
     _known: deleted.Known = field(default_factory=deleted.Known)
@@ -102,6 +102,7 @@ class Feeds:
     def __post_init__(self) -> None:
         config = self.config
         self._gathering = Gathering(self._gather)
+        self._compiler = compiler.PolicyCompiler(hub=config.hub)
         self._ledger = LedgerFeed(self.view, lambda: self.listener, self._holding_moved, self._lease_read)
         self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
         self._add("pods", "/api/v1/pods", pod_record.decode, self._pod, stand_in=_pod_unread)

@@ -23,7 +23,9 @@ _RESOURCE_QUOTA: Final = ("", "ResourceQuota")
 class PolicyCompiler:
     """Compiles policies one after another; objects that are the same Python object as last time are not read again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hub: bool = False) -> None:
+        """``hub``: of a hub's cluster, in which AdmissionChecks are among the objects."""
+        self._hub = hub
         self._kept: dict[Source, tuple[PolicyObject, Fragment]] = {}
 
     def compile(self, objects: Iterable[PolicyObject]) -> Policy:
@@ -48,7 +50,7 @@ class PolicyCompiler:
                 kept[source] = known if known is not None and known[0] is obj else (obj, _compile(obj, source))
         self._kept = kept
         fragments = [fragment for _, fragment in kept.values()]
-        return PolicyUnion([*fragments, *clashes, *volcano.compile_objects(queues.values())]).policy()
+        return PolicyUnion([*fragments, *clashes, *volcano.compile_objects(queues.values())], hub=self._hub).policy()
 
 
 def compile_policy(objects: Iterable[PolicyObject]) -> Policy:

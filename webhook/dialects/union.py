@@ -26,8 +26,10 @@ _FLAVOR_OF_TREE: Final = "/spec/root/attributes/resourceflavors"
 class PolicyUnion:
     """Fragments on their way to a Policy."""
 
-    def __init__(self, fragments: Iterable[Fragment]) -> None:
+    def __init__(self, fragments: Iterable[Fragment], *, hub: bool = False) -> None:
+        """``hub``: as of a ``PolicyCompiler``."""
         self._fragments = list(fragments)
+        self._hub = hub
         self._queues: dict[str, tuple[Queue, Fragment]] = {}
         self._cohorts: dict[str, tuple[Cohort, Fragment]] = {}
         self._flavors: dict[str, tuple[Flavor, Fragment]] = {}
@@ -210,7 +212,7 @@ class PolicyUnion:
     def _settled(self, queue: Queue, fragment: Fragment) -> Queue:
         """Return the queue as it takes part: inactive when something that it depends on is missing or barred."""
         checks = fragment.check_rules.get(queue.name, ())
-        unchecked = kueue_checks.verdict(checks, self._checks)
+        unchecked = kueue_checks.verdict(checks, self._checks, hub=self._hub)
         if unchecked is not None:
             self._note(fragment, checks[0].path, checks[0].name, unchecked.why, unchecked.fix)
         if queue.inactive is not None:

@@ -104,7 +104,7 @@ class ReviewHandler:
         self._jobs = JobRules(view, self.settings, kinds, creators, by_resource, context, potential, classes, in_hub)
         self._pods = PodRules(view, self.settings, creators, self.tally, classes, (clock or SystemClock()).now)
         self._policy_objects = policy_objects
-        self._policy_compiler = PolicyCompiler()
+        self._policy_compiler = PolicyCompiler(hub=in_hub)
         self._judging_policy = 0
         self._beside = beside
         self._counting = counting

@@ -83,6 +83,13 @@ def test_what_did_not_change_is_not_read_again() -> None:
     assert "demo" not in compiler.compile(objects[:-1]).queues
 
 
+def test_in_a_hub_a_check_that_is_not_there_is_said_not_to_be() -> None:
+    (case,) = (each for each in CASES if each["case"] == "a queue with admission checks admits nothing")
+    policy = PolicyCompiler(hub=True).compile(case["objects"])
+    assert policy.queues["checked"].inactive == "there is no AdmissionCheck provision"
+    assert "there is no AdmissionCheck provision" in str(policy.problems)
+
+
 def _kueue_chain(length: int) -> list[dict[str, Any]]:
     cohorts: list[dict[str, Any]] = [
         {

@@ -151,6 +151,16 @@ async def test_a_refused_kubeconfig_is_said_on_its_cluster_and_the_queue_admits_
         assert it.hub.fleet.complete
 
 
+async def test_a_queue_whose_check_was_deleted_says_that_it_does_not_exist(tmp_path: Path) -> None:
+    async with world(tmp_path, "a", first=kubeconfig("a")) as it:
+        await it.says("clusterqueues", "cluster-queue", "True", "Ready")
+        check = "/apis/kueue.x-k8s.io/v1beta2/admissionchecks/sample-multikueue"
+        await it.whole.hub.admin.request("DELETE", check)
+        await it.says("clusterqueues", "cluster-queue", "False", "AdmissionCheckInactive")
+        told = (await it.condition("clusterqueues", "cluster-queue"))[2]
+        assert "there is no AdmissionCheck sample-multikueue" in told
+
+
 @pytest.mark.parametrize(("named_after", "seconds"), [(roster.SOON_SECONDS, 2), (3, 4)], ids=["soon", "late"])
 async def test_a_hub_that_starts_offers_as_soon_as_its_members_are_named_and_swept(
     named_after: float, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

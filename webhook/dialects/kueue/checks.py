@@ -66,8 +66,15 @@ def read(at: Field, fragment: Fragment) -> None:
         fragment.admission_checks[fragment.source.name] = Check(controller.text(), inactive)
 
 
-def verdict(asked: tuple[CheckRule, ...], known: Mapping[str, Check]) -> Verdict | None:
-    """Return why a queue that asks for these checks admits nothing; None when it may admit."""
+def verdict(asked: tuple[CheckRule, ...], known: Mapping[str, Check], *, hub: bool) -> Verdict | None:
+    """Return why a queue that asks for these checks admits nothing; None when it may admit.
+
+    ``hub``: checks are read here, so that one which is not known does not exist.
+    """
+    missing = [rule.name for rule in asked if hub and rule.name not in known]
+    if missing:
+        why = f"there is no AdmissionCheck {', '.join(missing)}"
+        return Verdict("AdmissionCheckInactive", why, "create it, or remove it here; the queue is inactive until then")
     foreign = [rule.name for rule in asked if rule.name not in known or known[rule.name].controller != CONTROLLER]
     if foreign:
         why = f"admission checks are not supported: {', '.join(foreign)}"
