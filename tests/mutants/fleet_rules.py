@@ -76,6 +76,14 @@ FLEET_MUTANTS: Final = (
         f"{UNIT}/fleet/test_hub_quota.py",
     ),
     Mutant(
+        "P2",
+        "a job that no queue of the hub has counted is not offered past its quota",
+        "webhook/fleet/jobs/job.py",
+        "        if self._uncounted:\n",
+        "        if False:\n",
+        f"{UNIT}/fleet/test_hub_quota.py -k past_the_quota",
+    ),
+    Mutant(
         "P3",
         "a member that does not answer is not believed to be gone",
         f"{FLEET}/steps.py",

@@ -13,9 +13,11 @@ import yaml
 
 from tests.unit.controllers.stage import POLICY
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, Make, fleet, plain_job, pytorch_job, suspend
+from webhook.commands.show.placed import lines
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.members.copies import dispatch_of
+from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
@@ -36,17 +38,22 @@ def as_written(job: dict[str, Any]) -> dict[str, Any]:
     return job
 
 
+async def with_default_queues(world: Fleet) -> None:
+    """Have the jobs that name no queue wait in one in each member."""
+    for side in world.members.values():
+        queue = next(item for item in POLICY if item["kind"] == "LocalQueue")
+        await side.cluster.create({**queue, "metadata": {"name": "default", "namespace": NAMESPACE}})
+        gated = orjson.dumps({"metadata": {"labels": {names.GATED_NAMESPACE: "true"}}})
+        path = f"/api/v1/namespaces/{NAMESPACE}"
+        await side.admin.request("PATCH", path, body=gated, content_type=MERGE_PATCH)
+    await asyncio.sleep(1)
+
+
 @asynccontextmanager
 async def queueing_fleet() -> AsyncIterator[Fleet]:
     """Yield a hub with the seed's tree, and two members whose jobs without a queue's name wait in one."""
     async with fleet("a", "b", hub_policy=one_at_a_time()) as world:
-        for side in world.members.values():
-            queue = next(item for item in POLICY if item["kind"] == "LocalQueue")
-            await side.cluster.create({**queue, "metadata": {"name": "default", "namespace": NAMESPACE}})
-            gated = orjson.dumps({"metadata": {"labels": {names.GATED_NAMESPACE: "true"}}})
-            path = f"/api/v1/namespaces/{NAMESPACE}"
-            await side.admin.request("PATCH", path, body=gated, content_type=MERGE_PATCH)
-        await asyncio.sleep(1)
+        await with_default_queues(world)
         yield world
 
 
@@ -125,3 +132,38 @@ async def test_a_queue_of_the_hub_that_blocks_lets_nobody_pass_its_head(strategy
             DispatchPhase.NOWHERE,
             small,
         ]
+
+
+def without_a_queue(name: str) -> dict[str, Any]:
+    """A job that its owner gives to the hub himself, and to none of its queues."""
+    made = plain_job(name, runtime="600s")
+    del made["metadata"]["labels"]
+    return made
+
+
+async def test_a_job_of_no_queue_does_not_run_past_the_quota_of_a_hub_with_queues() -> None:
+    async with fleet("a", "b", hub_policy=POLICY) as world:
+        await with_default_queues(world)
+        await world.hub.cluster.create(without_a_queue("loose"))
+        await world.hub.cluster.create(plain_job("queued", runtime="600s"))
+        await world.until(lambda: world.places("Job", "queued"))
+        await asyncio.sleep(30)
+        found = await world.hub.get("Job", "loose")
+        assert not [side for side in world.members.values() if await side.get("Job", "loose")]
+        said = dict(lines(KINDS["Job.batch"], found or {}))["member"]
+        assert said.startswith("none yet: the hub has queues, and it names none: create it again with the label ")
+
+
+async def test_a_hub_without_queues_counts_nothing_and_places_a_job_of_no_queue() -> None:
+    async with fleet("a", "b") as world:
+        await with_default_queues(world)
+        await world.hub.cluster.create(without_a_queue("loose"))
+        await world.until(lambda: world.places("Job", "loose"))
+
+
+async def test_a_job_of_no_queue_whose_namespace_has_one_is_counted_there_and_placed() -> None:
+    async with fleet("a", "b", hub_policy=[*one_at_a_time(), POLICY[0], POLICY[1]]) as world:
+        await with_default_queues(world)
+        await world.hub.cluster.create(without_a_queue("loose"))
+        await world.until(lambda: world.places("Job", "loose"))
+        assert await world.hub.reserved() == 1

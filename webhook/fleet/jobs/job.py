@@ -22,6 +22,7 @@ from webhook.core.fleet.steps import (
     why_recalled,
 )
 from webhook.core.fleet.text import UnreadableRecord
+from webhook.core.notation.names import QUEUE_LABELS
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
@@ -48,7 +49,7 @@ from webhook.fleet.members.member import Look, Member, NoAnswer, Refused, Waits
 from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
-from webhook.jobs.reading.gating import queue_label
+from webhook.jobs.reading.gating import is_noted, queue_label
 from webhook.untyped import paths
 from webhook.wire.watch import version_number
 
@@ -95,6 +96,8 @@ class FleetJob:
         self._refusals: dict[str, str] = {}
         """Members that could not be asked at the last look, and why."""
         self._propagation: Propagation = ANYWHERE
+        self._uncounted = False
+        """It names no queue where the hub has queues, and no queue of the hub has given it a slot."""
         self._queue_members: frozenset[str] | None = None
         """The members that its queue's check names; None: it names none, and every member will do."""
         self._patience = Patience()
@@ -128,6 +131,7 @@ class FleetJob:
         await self._telling.held_up(job, dispatch, sight)
         self._propagation = applying(self._fleet.propagations, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
+        self._uncounted = bool(self._fleet.set_up.queues) and queue_label(job) is None and not is_noted(job)
         target = await self._target(wish, dispatch, found, ahead)
         after = await self._after_failure(wish, dispatch, found)
         moves, complete = target is not None, self._fleet.complete and not self._fleet.apart_in(self._which)
@@ -179,6 +183,12 @@ class FleetJob:
             return None
         if dispatch.holds and not self._patience.is_over(dispatch, found):
             self.look_at_seconds = min(self.look_at_seconds, self._patience.look_at_seconds)
+            return None
+        if self._uncounted:
+            # In a member it might wait in a default queue, and run past the hub's quota.
+            self._refusals["the hub"] = (
+                f"has queues, and it names none: create it again with the label {QUEUE_LABELS[1]}"
+            )
             return None
         candidates = self._candidates(dispatch)
         if left_in := self._fleet.apart_in(self._which):
