@@ -81,6 +81,20 @@ async def test_a_refused_permit_is_tried_now_and_then(answer: ApiError) -> None:
         assert 1 < len(asked) <= 60 / REFUSED_SECONDS + 4
 
 
+@pytest.mark.parametrize("answer", [REFUSALS[0], REFUSALS[2]], ids=["by a policy", "for want of a webhook"])
+async def test_a_gang_whose_permit_is_refused_goes_to_another_member_and_says_why(answer: ApiError) -> None:
+    async with fleet("a", "b") as world:
+        asked = refuse(world, "PATCH", answer)
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+
+        async def elsewhere() -> bool:
+            return await world.places("Job", "train") == ["b"]
+
+        await world.until(elsewhere, 90)
+        assert asked
+        assert f"a says it takes no permit: {answer}" in dispatch_of(await world.hub.get("Job", "train") or {}).why
+
+
 async def test_the_pods_and_finalizers_that_keep_a_gang_are_named() -> None:
     async with fleet("a", "b") as world:
         await world.hub.cluster.create(plain_job(runtime="6000s"))

@@ -331,8 +331,7 @@ class FleetJob:
                         await self.own.write_status(job, {})
                     return HubStep.NOTHING
         except Refused as error:
-            # What was only offered is offered to another member at once, if there is one.
-            self._refused(self.own.record).heard(self.own.record.offer, str(error), asyncio.get_running_loop().time())
+            self._hears(str(error))
             return step
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
@@ -359,6 +358,15 @@ class FleetJob:
             now = asyncio.get_running_loop().time()
             self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
         return HubStep.NOTHING
+
+    def _hears(self, refused: str) -> None:
+        """Take in why its member did not take what was written there last."""
+        record = self.own.record
+        # What was only offered is offered to another member at once, if there is one.
+        self._refused(record).heard(record.offer, refused, asyncio.get_running_loop().time())
+        if record.phase is DispatchPhase.GRANTED:
+            # The member gives the room back in time, and is asked after the others then.
+            self.choice.hears(record.member, f"it takes no permit: {refused}", None, self._fleet.clock.now())
 
     def _refused(self, dispatch: Dispatch) -> Refusal:
         return self._leaving.refusal if dispatch.phase is DispatchPhase.RECALLED else self._refusal
