@@ -30,12 +30,12 @@ from webhook.fleet.members.copies import (
     copy_read,
     failing,
     placed_by_hub,
-    shown,
     stopped,
     stops_nobody,
     why_unwanted,
 )
 from webhook.fleet.members.member import Member, NoAnswer
+from webhook.fleet.members.shown import shown
 from webhook.fleet.rules import propagation
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer

@@ -20,7 +20,7 @@ from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound
 from webhook.fleet.hub import Hub
-from webhook.fleet.members.copies import shown
+from webhook.fleet.members.shown import shown
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading import status
 from webhook.laboratory.simulated.faults import ROUGH, FaultPlan

@@ -39,13 +39,13 @@ from webhook.fleet.members.copies import (
     copy_made,
     dispatch_of,
     failing,
-    shown,
     stopped,
     stops_nobody,
     why_over,
     why_unwanted,
 )
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused, Waits
+from webhook.fleet.members.shown import shown
 from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status

@@ -13,7 +13,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.untyped import editing, paths
 from webhook.untyped.editing import Patch
-from webhook.untyped.values import integer, items, text
+from webhook.untyped.values import items, text
 
 JobName = tuple[str, str, str]
 """(its kind in one version, as its feed is called, namespace, name)."""
@@ -67,23 +67,6 @@ def why_unwanted(kind: JobKind, job: Mapping[str, Any]) -> str:
     """Return, in words, why a job of the hub is not to run; nothing where it is."""
     suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
     return why_over(kind, job) or ("it is suspended in the hub" if suspended else "")
-
-
-def shown(kind: JobKind, job: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of a copy as the hub's job can show it.
-
-    The API server lets nobody change the start time of a Job that is not suspended, or make the number of its pods that
-    succeeded or failed smaller: where an earlier copy showed more, that stays.
-    """
-    before = paths.find_mapping(job, ("status",))
-    if kind.key != "Job.batch" or not before.get("startTime"):
-        return status
-    if kind.suspend and paths.find(job, kind.suspend) is True:
-        return status
-    # Of indexes the API server lets the number that succeeded go down, and compares it with their list.
-    grow = ("failed",) if paths.find(job, ("spec", "completionMode")) == "Indexed" else ("failed", "succeeded")
-    counted = {key: max(integer(before.get(key)), integer(status.get(key))) for key in grow if before.get(key)}
-    return {**status, "startTime": before["startTime"], **counted}
 
 
 def stops_nobody(copy: Mapping[str, Any] | None) -> bool:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from webhook.fleet.members.copies import failing, shown
+from webhook.fleet.members.copies import failing
+from webhook.fleet.members.shown import shown
 from webhook.jobs.kinds.registry import KINDS
 
 JOB = KINDS["Job.batch"]
