@@ -30,12 +30,11 @@ from webhook.fleet.members.copies import (
     copy_read,
     failing,
     placed_by_hub,
-    stopped,
     stops_nobody,
     why_unwanted,
 )
 from webhook.fleet.members.member import Member, NoAnswer
-from webhook.fleet.members.shown import shown
+from webhook.fleet.members.shown import cleared, shown
 from webhook.fleet.rules import propagation
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer
@@ -116,7 +115,7 @@ def test_any_object_of_a_member_is_a_copy_or_somebody_elses(
         copy_read(kind, obj)
         placed_by_hub(kind, obj)
         why_unwanted(kind, obj)
-        stopped(kind, obj)
+        cleared(kind, obj)
         stops_nobody(obj)
         for status in (obj.get("status"), obj.get("spec")):
             if isinstance(status, dict):

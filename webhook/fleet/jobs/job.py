@@ -39,13 +39,12 @@ from webhook.fleet.members.copies import (
     copy_made,
     dispatch_of,
     failing,
-    stopped,
     stops_nobody,
     why_over,
     why_unwanted,
 )
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused, Waits
-from webhook.fleet.members.shown import shown
+from webhook.fleet.members.shown import cleared, shown
 from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
@@ -327,8 +326,9 @@ class FleetJob:
                 case _:
                     await self._say_why(job, dispatch, found)
                     await self._mirror(job, dispatch, found)
-                    if dispatch.phase is DispatchPhase.NOWHERE and stopped(self._kind, job):
-                        await self.own.write_status(job, {})
+                    left = cleared(kind, job) if dispatch.phase is DispatchPhase.NOWHERE else None
+                    if left is not None:
+                        await self.own.write_status(job, left)
                     return HubStep.NOTHING
         except Refused as error:
             self._hears(str(error))

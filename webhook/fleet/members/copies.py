@@ -82,15 +82,6 @@ def failing(status: Mapping[str, Any]) -> bool:
     )
 
 
-def stopped(kind: JobKind, job: Mapping[str, Any]) -> bool:
-    """Return whether a suspended job of the hub still shows the status of a run that is over and was not its last.
-
-    The API server freezes its pod templates by that, and Tutti takes it for active.
-    """
-    suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
-    return suspended and bool(job.get("status")) and status.finished(kind, job) is None
-
-
 def copy_made(
     kind: JobKind, job: Mapping[str, Any], hub: str, dispatch: Dispatch, *, stops_nobody: bool = False
 ) -> dict[str, Any]:

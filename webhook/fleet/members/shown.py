@@ -1,25 +1,63 @@
-"""The status of a copy, as the API server lets the hub's job show it. Pure."""
+"""The status of a copy, as the API server lets the hub's job show it. Pure.
+
+A Job that is managed by somebody else than its controller has rules for its status (``pkg/registry/batch/job`` of
+Kubernetes). Its copy's status may break them: an earlier copy showed more, in a member whose clock is ahead, and the
+hub's job may have been made smaller since. What is refused would never show how the copy ended.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading import status
 from webhook.untyped import paths
-from webhook.untyped.values import integer
+from webhook.untyped.values import integer, text
+
+_INDEXES: Final = ("completedIndexes", "failedIndexes")
 
 
-def shown(kind: JobKind, job: Mapping[str, Any], status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of a copy as the hub's job can show it.
+def shown(kind: JobKind, job: Mapping[str, Any], told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a status of a copy, or one that says nothing, as the hub's job can show it."""
+    return _of_job(job, told) if kind.key == "Job.batch" else told
 
-    The API server lets nobody change the start time of a Job that is not suspended, or make the number of its pods that
-    succeeded or failed smaller: where an earlier copy showed more, that stays.
+
+def cleared(kind: JobKind, job: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what a suspended job of the hub shows once a run is over that was not its last; None where it does.
+
+    By more the API server freezes its pod templates, and Tutti takes it for active.
     """
-    before = paths.find_mapping(job, ("status",))
-    if kind.key != "Job.batch" or not before.get("startTime"):
-        return status
-    if kind.suspend and paths.find(job, kind.suspend) is True:
-        return status
-    # Of indexes the API server lets the number that succeeded go down, and compares it with their list.
-    grow = ("failed",) if paths.find(job, ("spec", "completionMode")) == "Indexed" else ("failed", "succeeded")
-    counted = {key: max(integer(before.get(key)), integer(status.get(key))) for key in grow if before.get(key)}
-    return {**status, "startTime": before["startTime"], **counted}
+    suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
+    if not suspended or not job.get("status") or status.finished(kind, job) is not None:
+        return None
+    left = shown(kind, job, {})
+    return None if left == job["status"] else left
+
+
+def _of_job(job: Mapping[str, Any], copied: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec, before = (paths.find_mapping(job, (part,)) for part in ("spec", "status"))
+    told = dict(copied)
+    if before.get("startTime") and spec.get("suspend") is not True:
+        told["startTime"] = before["startTime"]
+    if told.get("completionTime") and text(told["completionTime"]) < text(told.get("startTime")):
+        told["completionTime"] = told["startTime"]
+    completions, indexed = spec.get("completions"), spec.get("completionMode") == "Indexed"
+    # Only the number of a Job's successes goes down, and only where its completions may.
+    shrinks = indexed and completions == spec.get("parallelism")
+    for key in ("failed",) if shrinks else ("failed", "succeeded"):
+        if before.get(key):
+            told[key] = max(integer(before.get(key)), integer(told.get(key)))
+    for key in _INDEXES:
+        if told.get(key) and type(completions) is int:
+            told[key] = _below(text(told[key]), completions)
+    return told
+
+
+def _below(indexes: str, end: int) -> str:
+    """Return those of ``0,2-4`` that are smaller than ``end``, in the same form."""
+    kept = []
+    for part in indexes.split(","):
+        first, dash, last = part.partition("-")
+        if first.isdecimal() and int(first) < end:
+            cut = dash and last.isdecimal() and int(last) >= end
+            kept.append(part if not cut else first if int(first) == end - 1 else f"{first}-{end - 1}")
+    return ",".join(kept)

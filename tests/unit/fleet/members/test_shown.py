@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from webhook.fleet.members.copies import failing
-from webhook.fleet.members.shown import shown
+from webhook.fleet.members.shown import cleared, shown
 from webhook.jobs.kinds.registry import KINDS
 
 JOB = KINDS["Job.batch"]
@@ -17,20 +17,73 @@ def job(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
     return {"spec": spec, **({} if status is None else {"status": status})}
 
 
+INDEXED = {"completionMode": "Indexed", "parallelism": 2}
+LATER = {**FIRST, "startTime": "2026-01-01T02:00:00Z"}
+ENDED = {**SECOND, "completionTime": "2026-01-01T01:30:00Z"}
+
+
 @pytest.mark.parametrize(
-    ("before", "spec", "expected"),
+    ("before", "spec", "told", "expected"),
     [
-        (None, {}, SECOND),
-        ({}, {}, SECOND),
-        (FIRST, {}, {**SECOND, "startTime": FIRST["startTime"], "failed": 2, "succeeded": 1}),
-        (FIRST, {"completionMode": "Indexed"}, {**SECOND, "startTime": FIRST["startTime"], "failed": 2}),
-        (FIRST, {"suspend": True}, SECOND),
+        (None, {}, SECOND, SECOND),
+        ({}, {}, SECOND, SECOND),
+        (FIRST, {}, SECOND, {**SECOND, "startTime": FIRST["startTime"], "failed": 2, "succeeded": 1}),
+        # The number that succeeded goes down where completions may.
+        (FIRST, {**INDEXED, "completions": 2}, SECOND, {**SECOND, "startTime": FIRST["startTime"], "failed": 2}),
+        (
+            FIRST,
+            {**INDEXED, "completions": 4},
+            SECOND,
+            {**SECOND, "startTime": FIRST["startTime"], "failed": 2, "succeeded": 1},
+        ),
+        # Of one that is suspended the start may change, but no count goes down.
+        (FIRST, {"suspend": True}, SECOND, {**SECOND, "failed": 2, "succeeded": 1}),
+        ({"failed": 1}, {}, SECOND, {**SECOND, "failed": 1}),
+        # The clock of an earlier member was ahead.
+        (LATER, {}, ENDED, {**ENDED, "startTime": LATER["startTime"], "completionTime": LATER["startTime"]}
+         | {"failed": 2, "succeeded": 1}),
+        (None, {}, ENDED, ENDED),
+    ],
+)  # fmt: skip
+def test_counts_and_times_of_a_job_do_not_go_back(
+    before: dict[str, Any] | None, spec: dict[str, Any], told: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert shown(JOB, job(before, **spec), told) == expected
+
+
+@pytest.mark.parametrize(
+    ("indexes", "completions", "expected"),
+    [
+        ("0-3", 2, "0-1"),
+        ("0-3", 1, "0"),
+        ("0,2-4,6", 4, "0,2-3"),
+        ("0,2-4,6", 3, "0,2"),
+        ("5", 2, ""),
+        ("0-3", 4, "0-3"),
+        ("odd", 2, ""),
+        ("0-3", None, "0-3"),
     ],
 )
-def test_counts_and_start_of_a_job_do_not_go_back(
-    before: dict[str, Any] | None, spec: dict[str, Any], expected: dict[str, Any]
+def test_a_job_shows_no_index_that_it_does_not_have(indexes: str, completions: int | None, expected: str) -> None:
+    told = {"completedIndexes": indexes, "failedIndexes": indexes}
+    assert shown(JOB, job(completions=completions), told) == {"completedIndexes": expected, "failedIndexes": expected}
+
+
+@pytest.mark.parametrize(
+    ("status", "spec", "expected"),
+    [
+        ({}, {"suspend": True}, None),
+        (FIRST, {}, None),
+        (FIRST, {"suspend": True}, {"failed": 2, "succeeded": 1}),
+        ({"failed": 2, "succeeded": 1}, {"suspend": True}, None),
+        ({"startTime": "2026-01-01T00:00:00Z", "active": 1}, {"suspend": True}, {}),
+        ({"conditions": [{"type": "Complete", "status": "True"}]}, {"suspend": True}, None),
+    ],
+)
+def test_a_suspended_job_keeps_of_a_run_what_nobody_may_take_away(
+    status: dict[str, Any], spec: dict[str, Any], expected: dict[str, Any] | None
 ) -> None:
-    assert shown(JOB, job(before, **spec), SECOND) == expected
+    assert cleared(JOB, job(status, **spec)) == expected
 
 
 def test_other_kinds_are_shown_as_they_are() -> None:

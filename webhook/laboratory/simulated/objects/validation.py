@@ -104,14 +104,35 @@ def update(resource: Resource, old: Json, new: Json, release: int) -> None:
 
 def update_status(resource: Resource, old: Json, new: Json) -> None:
     """Refuse a change of the status that is not allowed. Raises Refused (422)."""
-    if (resource.group, resource.plural) != ("batch", "jobs") or new["spec"].get("suspend"):
+    if (resource.group, resource.plural) != ("batch", "jobs"):
         return
-    before, after = ((it.get("status") or {}).get("startTime") for it in (old, new))
-    if before and before != after:
-        why, cause = "Required value: startTime cannot be removed for unsuspended job", "FieldValueRequired"
-        if after:
-            why, cause = "Invalid value: startTime cannot be updated for unsuspended job", "FieldValueInvalid"
-        raise invalid(resource, new["metadata"]["name"], "status.startTime", why, cause)
+    name, before, after = new["metadata"]["name"], old.get("status") or {}, new.get("status") or {}
+    _job_counts(resource, new, before, after)
+    start, end = after.get("startTime"), after.get("completionTime")
+    if start and end and end < start:
+        why = f'Invalid value: "{end}": must be equal to or after `startTime`'
+        raise invalid(resource, name, "status.completionTime", why)
+    if new["spec"].get("suspend") or not before.get("startTime") or before["startTime"] == start:
+        return
+    why, cause = "Required value: startTime cannot be removed for unsuspended job", "FieldValueRequired"
+    if start:
+        why, cause = "Invalid value: startTime cannot be updated for unsuspended job", "FieldValueInvalid"
+    raise invalid(resource, name, "status.startTime", why, cause)
+
+
+def _job_counts(resource: Resource, job: Json, before: Json, after: Json) -> None:
+    name, spec = job["metadata"]["name"], job["spec"]
+    shrinks = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
+    for key in ("failed",) if shrinks else ("failed", "succeeded"):
+        if after.get(key, 0) < before.get(key, 0):
+            why = f"Invalid value: {after.get(key, 0)}: cannot decrease the {key} counter"
+            raise invalid(resource, name, f"status.{key}", why)
+    indexes, completions = after.get("completedIndexes"), spec.get("completions")
+    if indexes and indexes != before.get("completedIndexes") and completions is not None:
+        last = indexes.replace("-", ",").split(",")[-1]
+        if int(last) >= completions:
+            why = f'Invalid value: "{indexes}": error parsing completedIndexes: too large index: "{last}"'
+            raise invalid(resource, name, "status.completedIndexes", why)
 
 
 def _configmap(resource: Resource, item: Json) -> None:
