@@ -12,13 +12,14 @@ import pytest
 import yaml
 
 from tests.unit.controllers.stage import POLICY
-from tests.unit.fleet.clusters import NAMESPACE, Fleet, Make, fleet, plain_job, pytorch_job, suspend
+from tests.unit.fleet.clusters import NAMESPACE, Fleet, Make, Side, fleet, plain_job, pytorch_job, suspend
 from webhook.commands.show.placed import lines
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
+from webhook.laboratory.simulated.controllers.nodes import FATE
 
 pytestmark = pytest.mark.virtual_time
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ack-fleet-queue"
@@ -106,6 +107,33 @@ async def test_a_job_that_is_stopped_in_the_hub_gives_its_slot_back_and_runs_aga
         await world.hub.patch(kind, "one", suspend(make, False))
         await world.until(lambda: world.over(kind, "one"), 200)
         assert await world.empty(kind)
+
+
+async def test_a_job_that_runs_again_asks_for_all_its_pods_though_some_had_ended_before() -> None:
+    """A Job's count of ended pods never goes down in the hub, but its next copy runs them all."""
+    async with queueing_fleet() as world:
+        await world.hub.cluster.create(as_written(plain_job(runtime="60s")))
+        side = world.members["a"]
+        await world.until(lambda: _run(side, 2))
+        fails = orjson.dumps({"metadata": {"annotations": {FATE: "fails"}}})
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{(await side.pods())[0]}"
+        await side.admin.request("PATCH", path, body=fails, content_type=MERGE_PATCH)
+        await asyncio.sleep(85)
+        before = await world.hub.get("Job", "train")
+        assert before is not None
+        assert (before["status"]["succeeded"], before["status"]["active"]) == (1, 1)
+        await world.hub.patch("Job", "train", suspend(plain_job, True))
+        await asyncio.sleep(10)
+        await world.hub.patch("Job", "train", suspend(plain_job, False))
+        await world.until(lambda: _run(side, 2))
+        again = await world.hub.get("Job", "train")
+        assert again is not None
+        assert orjson.loads(again["metadata"]["annotations"][names.ADMISSION])["counts"] == {"main": 2}
+        assert await world.hub.reserved() == 1
+
+
+async def _run(side: Side, pods: int) -> bool:
+    return await side.running() == pods
 
 
 async def test_a_gang_that_no_member_takes_gives_its_slot_to_the_next_and_waits_again() -> None:

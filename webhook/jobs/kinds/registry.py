@@ -38,10 +38,19 @@ def with_custom(configs: Iterable[Mapping[str, Any]]) -> Mapping[str, JobKind]:
 
 
 def of_hub(kinds: Mapping[str, JobKind]) -> Mapping[str, JobKind]:
-    """Return the kinds as they are in a hub: its jobs are given to members when they are made, and wait here first."""
+    """Return the kinds as they are in a hub: its jobs are given to members when they are made, and wait here first.
+
+    A Job that shows pods that have ended asks for all of them: it may show those of an earlier copy, for the API server
+    lets their number never go down, and the next copy runs them again.
+    """
     manager = names.HUB_MANAGER
     given = {
-        key: replace(kind, managers=(*kind.managers, manager), given_manager=manager)
+        key: replace(
+            kind,
+            managers=(*kind.managers, manager),
+            given_manager=manager,
+            reclaim=None if kind.reclaim == "job" else kind.reclaim,
+        )
         for key, kind in kinds.items()
         if kind.dispatchable
     }
