@@ -1,13 +1,15 @@
 """What a copy says of itself reaches the hub's Job also where the API server would refuse it there as it is."""
 
 import asyncio
+from typing import Any
 
 import orjson
 import pytest
 
-from tests.unit.fleet.clusters import NAMESPACE, fleet, plain_job
+from tests.unit.fleet.clusters import NAMESPACE, fleet, plain_job, pytorch_job
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation.moments import time_text
+from webhook.errors import Invalid
 from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.controllers.nodes import FATE
@@ -63,3 +65,27 @@ async def test_a_job_of_which_a_pod_has_failed_is_stopped_in_the_hub_and_runs_ag
         assert stopped["status"] == {"failed": 1, "succeeded": 1}
         await world.hub.patch("Job", "train", {"spec": {"suspend": False}})
         await world.until(lambda: world.over("Job", "train"), 120)
+
+
+async def test_a_status_that_is_refused_all_the_same_is_told_on_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another schema in the hub, or a rule of the API server that is not known here."""
+    async with fleet("a") as world:
+        request = world.own.request
+
+        async def refuses(method: str, path: str, **how: Any) -> bytes:
+            if method == "PATCH" and path.endswith("/status"):
+                raise Invalid(422, "Invalid", "PyTorchJob is invalid: status.replicaStatuses: Invalid value")
+            return await request(method, path, **how)
+
+        async def told() -> list[str]:
+            listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+            return [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "StatusRefused"]
+
+        with monkeypatch.context() as odd:
+            odd.setattr(world.own, "request", refuses)
+            await world.hub.cluster.create(pytorch_job(runtime="5s"))
+            await asyncio.sleep(120)
+            (message,) = await told()
+            assert message.startswith("The API server of the hub refuses the status that a shows of this job: ")
+            assert "status.replicaStatuses" in message
+        await world.until(lambda: world.over("PyTorchJob", "pytorch-test"))

@@ -15,6 +15,7 @@ UNREADABLE: Final = "DispatchUnreadable"
 CHANGED: Final = "MemberChanged"
 SILENT: Final = "MemberSilent"
 KEPT: Final = "MemberKeepsJob"
+STATUS_REFUSED: Final = "StatusRefused"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
 MEMBERS: Final = "tutti-hub-members"
@@ -68,6 +69,16 @@ def kept(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, no
     )
     told = {"reason": KEPT, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"kept.{int(now // 3600)}", now) | told
+
+
+def status_refused(kind: JobKind, job: Mapping[str, Any], member: str, why: str, now: float) -> dict[str, Any]:
+    """Return the event that the hub's job cannot show what its copy says of itself; one an hour."""
+    message = (
+        f"The API server of the hub refuses the status that {member} shows of this job: {why[:REASON_CHARACTERS]}. The "
+        f"job keeps its quota here until its end can be shown; if it has ended in {member}, delete it here"
+    )
+    told = {"reason": STATUS_REFUSED, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"refused.{int(now // 3600)}", now) | told
 
 
 def expiring(namespace: str, secret: str, member: str, until: float, now: float) -> dict[str, Any]:

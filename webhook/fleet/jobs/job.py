@@ -328,7 +328,7 @@ class FleetJob:
                     await self._mirror(job, dispatch, found)
                     left = cleared(kind, job) if dispatch.phase is DispatchPhase.NOWHERE else None
                     if left is not None:
-                        await self.own.write_status(job, left)
+                        await self._store_status(job, left)
                     return HubStep.NOTHING
         except Refused as error:
             self._hears(str(error))
@@ -466,4 +466,8 @@ class FleetJob:
         told = None if found is None or found.object is None else found.object.get("status")
         if not isinstance(told, dict) or (told := shown(self._kind, job, told)) == job.get("status"):
             return job
-        return await self.own.write_status(job, told)
+        return await self._store_status(job, told)
+
+    async def _store_status(self, job: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+        async with self._telling.if_refused(job, self.own.record):
+            return await self.own.write_status(job, told)

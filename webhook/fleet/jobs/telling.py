@@ -2,18 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from math import inf
 from typing import Any, Final
 
 import orjson
+import structlog
 
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Sight
-from webhook.errors import ApiError, Conflict
-from webhook.fleet.jobs.events import CHANGED, SILENT, bound, changed, silent
+from webhook.errors import ApiError, Conflict, Invalid
+from webhook.fleet.jobs.events import CHANGED, SILENT, STATUS_REFUSED, bound, changed, silent, status_refused
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.jobs.kinds.kind import JobKind
+
+log = structlog.get_logger(__name__)
 
 AGAIN_SECONDS: Final = 60.0
 HOUR_SECONDS: Final = 3600.0
@@ -71,6 +74,21 @@ class Telling:
                 return
             why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.health.failure}"
         await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
+
+    @contextlib.asynccontextmanager
+    async def if_refused(self, job: Mapping[str, Any], dispatch: Dispatch) -> AsyncIterator[None]:
+        """Say that the hub's API server refuses what is shown of a copy, which would else end in silence."""
+        try:
+            yield
+        except Invalid as error:
+            # A job that was made again by this name is refused by no field.
+            if "status." in error.message:
+                why = error.message
+                log.warning("fleet.status_refused", job=job["metadata"]["name"], member=dispatch.member, error=why)
+                await self.hourly(
+                    STATUS_REFUSED, lambda now: status_refused(self._kind, job, dispatch.member, why, now)
+                )
+            raise
 
     def due(self, reason: str) -> bool:
         """Whether this was not told for an hour."""
