@@ -52,7 +52,7 @@ UNAUTHORIZED: Final = 401
 WORDS: Final = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
 """Answers to a write that say of it alone why it is not stored, but for a token that nobody knows."""
 PROMISED_SECONDS: Final = 60.0
-"""A promise counts when it was given for a renewal no older than this."""
+"""A promise counts when it was given for a renewal no older than this, nor later by a clock that was set back since."""
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
@@ -311,7 +311,7 @@ class Member:
         if lease is None:
             return
         heard = Heard.read(paths.find_mapping(orjson.loads(lease), ("metadata", "annotations")).get(names.HEARD))
-        fresh = heard is not None and now - seconds(heard.renewal) < PROMISED_SECONDS
+        fresh = heard is not None and abs(now - seconds(heard.renewal)) < PROMISED_SECONDS
         self.stops_after_seconds = heard.stops_after_seconds if heard is not None and fresh else 0
 
     async def _lease(self, hub: str, renewed: Mapping[str, Any]) -> bytes | None:

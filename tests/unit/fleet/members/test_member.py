@@ -10,11 +10,12 @@ import pytest
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.proof import Evidence
-from webhook.core.notation.names import ORIGIN_LABEL
+from webhook.core.notation.names import HEARD, ORIGIN_LABEL
 from webhook.errors import NotFound
 from webhook.fleet.members.copies import TEXT_MAX
 from webhook.fleet.members.member import COPIES_MAX, Member, NoAnswer
 from webhook.jobs.kinds.registry import KINDS
+from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time
 JOB, PYTORCH_JOB = KINDS["Job.batch"], KINDS["PyTorchJob.kubeflow.org"]
@@ -124,3 +125,20 @@ async def test_the_last_word_on_why_a_copy_waits_is_taken_of_events_in_any_order
             return orjson.dumps({"metadata": {}, "items": items})
 
     assert (await member(Events(1, 1)).why_waiting("team-a", "copy")).why == "word 3"
+
+
+@pytest.mark.parametrize(("ago", "promised"), [(10, 300), (-1, 300), (61, 0), (-3600, 0)])
+async def test_a_promise_for_a_renewal_of_another_time_is_none_though_the_hubs_clock_was_set_back(
+    ago: int, promised: int
+) -> None:
+    """Else a member whose Tutti is down would seem to promise something until the clock is there again."""
+    now = 1_800_000_000.0
+
+    class Lease:
+        async def request(self, method: str, path: str, **_: Any) -> bytes:
+            heard = f"{micro_time_text(now - ago)} {now:.3f} 300"
+            return orjson.dumps({"metadata": {"annotations": {HEARD: heard}}})
+
+    asked = member(Lease())
+    await asked.renew("hub", now)
+    assert asked.stops_after_seconds == promised
