@@ -132,6 +132,19 @@ async def test_a_job_that_runs_again_asks_for_all_its_pods_though_some_had_ended
         assert await world.hub.reserved() == 1
 
 
+async def test_a_flavor_of_the_hub_says_nothing_of_a_members_nodes() -> None:
+    policy = copy.deepcopy(list(POLICY))
+    labelled = {"nodeLabels": {"pool": "of-the-hub"}, "tolerations": [{"key": "of-the-hub", "operator": "Exists"}]}
+    next(each for each in policy if each["kind"] == "ResourceFlavor")["spec"] = labelled
+    async with fleet("a", hub_policy=policy) as world:
+        await world.hub.cluster.create(plain_job())
+        await world.until(lambda: _run(world.members["a"], 2))
+        made = await world.members["a"].get("Job", "train")
+        assert made is not None
+        assert not {"nodeSelector", "tolerations"} & made["spec"]["template"]["spec"].keys()
+        await world.until(lambda: world.over("Job", "train"))
+
+
 async def _run(side: Side, pods: int) -> bool:
     return await side.running() == pods
 

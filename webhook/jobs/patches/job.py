@@ -52,7 +52,8 @@ def start(
     # Pods of a scheduling-gated kind are stamped one by one, when their gate is lifted.
     for template in () if kind.scheduling_gated else record.templates:
         changes += stamp(template, record.uid, version)
-        wanted = wanted_of(reservation, template.pod_set, flavors)
+        # A member has nodes of its own, and flavors that name them.
+        wanted = ({}, []) if record.for_a_member else wanted_of(reservation, template.pod_set, flavors)
         operations, gained = schedule(template, _owners_tolerations(record, template.pod_set), wanted, undo)
         changes += operations
         if gained:

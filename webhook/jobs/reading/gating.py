@@ -209,3 +209,8 @@ def readable_sites(kind: JobKind, obj: Mapping[str, Any], context: ReadContext =
         return find_pod_sets(kind, obj, context)
     except Unreadable:
         return []
+
+
+def for_a_member(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether a job of a hub is one that only a member starts."""
+    return bool(kind.given_manager) and paths.find(obj, kind.managed_by or ()) == kind.given_manager

@@ -22,7 +22,7 @@ from webhook.jobs.pricing.injections import containers_of
 from webhook.jobs.pricing.limit_ranges import out_of_bounds
 from webhook.jobs.reading import annotations, status
 from webhook.jobs.reading.gang import read_gang, run_limit_seconds
-from webhook.jobs.reading.gating import gang_owner, managed_by_other, queue_label
+from webhook.jobs.reading.gating import for_a_member, gang_owner, managed_by_other, queue_label
 from webhook.jobs.reading.made_for import made_for, owners_named
 from webhook.jobs.reading.record import Bystander, JobRecord, Template
 from webhook.untyped import paths
@@ -76,6 +76,7 @@ def read(
         marked=any(names.GANG_LABEL in site.labels for site in sites),
         restorable=status.restorable(kind, obj, suspended, active),
         start_time_left=status.start_time_left(kind, obj, suspended, active),
+        for_a_member=for_a_member(kind, obj),
         managed_by_other=managed_by_other(kind, obj),
         has_annotations=isinstance(own, dict),
         admission=admission,

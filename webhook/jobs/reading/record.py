@@ -193,6 +193,8 @@ class JobRecord:
     """Those who have to agree before it is queued, by the annotation that Kueue honours too."""
     dispatch: DispatchPhase = DispatchPhase.NOWHERE
     """Of a hub's job: how far it has come into a member."""
+    for_a_member: bool = False
+    """A hub's job that only a member starts: nothing of the hub's own nodes is written into it."""
     dispatching_suspended_by: str = ""
     """Of a hub's job: the user's policy by which it is offered to no member."""
     awaits_permit: bool = False
