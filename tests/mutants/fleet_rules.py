@@ -307,4 +307,20 @@ FLEET_MUTANTS: Final = (
         "    copy = None if sight is None else sight.copy\n",
         f"{UNIT}/core/fleet/test_stopped_there.py",
     ),
+    Mutant(
+        "F",
+        "a job that runs again holds the hub's quota for all its pods",
+        "webhook/jobs/kinds/registry.py",
+        '            reclaim=None if kind.reclaim == "job" else kind.reclaim,\n',
+        "",
+        f"{UNIT}/fleet/test_hub_quota.py -k ended_before",
+    ),
+    Mutant(
+        "F",
+        "what the API server takes of a copy's status is shown, not what it refuses",
+        "webhook/fleet/members/shown.py",
+        '    return _of_job(job, told) if kind.key == "Job.batch" else told\n',
+        "    return told\n",
+        f"{UNIT}/fleet/test_refused_statuses.py",
+    ),
 )
