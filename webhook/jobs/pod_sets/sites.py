@@ -14,7 +14,6 @@ from webhook.untyped.values import mapping
 
 JsonPath = tuple[str | int, ...]
 """Map keys and list indexes from the root of an object."""
-_EMPTY: Final[Mapping[str, Any]] = {}
 PODS_MAX: Final = 1_000_000
 """More pods than any cluster runs: a count beyond it is a typing error, and arithmetic on it helps nobody."""
 POD_SETS_MAX: Final = 512
@@ -87,12 +86,12 @@ class PodSetSite:
     @property
     def labels(self) -> Mapping[str, Any]:
         """Labels at the place where patches write them."""
-        return _EMPTY if self.metadata is None else mapping(self.metadata.get("labels"))
+        return mapping(self.metadata and self.metadata.get("labels"))
 
     @property
     def annotations(self) -> Mapping[str, Any]:
         """Annotations at the same place."""
-        return _EMPTY if self.metadata is None else mapping(self.metadata.get("annotations"))
+        return mapping(self.metadata and self.metadata.get("annotations"))
 
     @property
     def pod_labels(self) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ from webhook.jobs.reading.missing_class import MissingClass, missing_class
 from webhook.jobs.reading.pod_set import pod_set_of
 from webhook.jobs.reading.record import Admission, Requeue
 from webhook.untyped import editing, paths
-from webhook.untyped.values import seconds, text
+from webhook.untyped.values import mapping, seconds, text
 
 _NONE: Final[Mapping[str, int]] = {}
 _MOST_DIGITS: Final = 11
@@ -61,8 +61,8 @@ class GangReading(NamedTuple):
 
 def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> GangReading:
     """Return what ``obj`` asks. Never raises: what cannot be read becomes ``problem``."""
-    metadata = paths.find_mapping(obj, ("metadata",))
-    marks = paths.find_mapping(metadata, ("annotations",))
+    metadata = mapping(obj.get("metadata"))
+    marks = mapping(metadata.get("annotations"))
     uid = text(metadata.get("uid"))
     admission = annotations.decode_admission(marks.get(names.ADMISSION), uid) if marks else None
     requeue = annotations.decode_requeue(marks.get(names.REQUEUE), uid) if marks else None
@@ -129,7 +129,7 @@ def _gang(
     pod_sets = tuple(pod_set_of(site, namespace, context, undo, admitted=admitted) for site in placed)
     if kind.group == network_topology.GROUP:
         pod_sets = network_topology.nested(pod_sets, context.network_tiers)
-    labels = paths.find_mapping(metadata, ("labels",))
+    labels, marks = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
     created = seconds(metadata.get("creationTimestamp"))
     pod_group = _pod_group(sites)
     ensemble = _ensemble(kind, obj, pod_group, pod_sets)
@@ -141,7 +141,7 @@ def _gang(
         queue=queue_label(obj, kind),
         pod_sets=pod_sets,
         priority=priority,
-        created_seconds=_place(metadata, created if requeue is None else requeue.place_seconds),
+        created_seconds=_place(marks, created if requeue is None else requeue.place_seconds),
         quorum=_quorum(kind, obj, sites, pod_sets, admitted, shared=bool(ensemble)),
         max_run_seconds=_max_run_seconds(kind, obj, labels, admission or requeue),
         not_before_seconds=0.0 if requeue is None else requeue.not_before_seconds,
@@ -151,8 +151,8 @@ def _gang(
         labels=labels,
         evictable=kind.evictable,
         loose_pods=kind.loose_pods,
-        preemptible="false" not in [labels.get(name) for name in names.PREEMPTIBLE_LABELS],
-        stops_nobody=paths.find_mapping(metadata, ("annotations",)).get(names.STOPS_NOBODY) == "true",
+        preemptible="false" not in map(labels.get, names.PREEMPTIBLE_LABELS),
+        stops_nobody=marks.get(names.STOPS_NOBODY) == "true",
     )
 
 
@@ -189,11 +189,11 @@ def _value(kind: str, name: str, known: Mapping[str, int]) -> tuple[int | None, 
     return value, missing_class(kind, name, known) if value is None else None
 
 
-def _place(metadata: Mapping[str, Any], place_seconds: float) -> float:
+def _place(marks: Mapping[str, Any], place_seconds: float) -> float:
     """Return the place in the queue: before all others for who was moved to the top, the last one first, until it is
     sent back.
     """
-    moved = seconds(paths.find(metadata, ("annotations", names.TOP)))
+    moved = seconds(marks.get(names.TOP))
     return -moved if moved > 0 and moved >= place_seconds else place_seconds
 
 

@@ -35,7 +35,8 @@ def queue_label(obj: Mapping[str, Any], kind: JobKind | None = None) -> str | No
     """Return the queue that the object's labels ask for, or else the kind's own queue field; empty text is none."""
     labels = paths.find_mapping(obj, ("metadata", "labels"))
     for label in names.QUEUE_LABELS:
-        if value := text(labels.get(label)):
+        value = labels.get(label)
+        if value and isinstance(value, str):
             return value
     if kind is not None and kind.queue is not None:
         return text(paths.find(obj, kind.queue)) or None

@@ -131,12 +131,13 @@ def unknown_names(obj: Mapping[str, Any]) -> tuple[Mark, ...]:
 
     It is asked of every new job: pod templates are not searched for it.
     """
-    found: list[Mark] = []
-    metadata = paths.find_mapping(obj, ("metadata",))
-    for form in ("labels", "annotations"):
-        unknown = [key for key in mapping(metadata.get(form)) if key.startswith(_OURS) and _is_unknown(key)]
-        if unknown:
-            found += [Mark(form.removesuffix("s"), key, f"metadata.{form}") for key in sorted(unknown)]
+    metadata = mapping(obj.get("metadata"))
+    found = [
+        Mark(form.removesuffix("s"), key, f"metadata.{form}")
+        for form in ("labels", "annotations")
+        for key in mapping(metadata.get(form))
+        if key.startswith(_OURS) and _is_unknown(key)
+    ]
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.reading.gating import gang_owner, owner_of
+from webhook.jobs.reading.gating import owner_of
 from webhook.jobs.reading.ours import own_marks
 from webhook.jobs.reading.record import Owner
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
@@ -74,14 +74,11 @@ def judge_child(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Map
     return _stranger(rules, obj, gangs) or (_start(request, rules, kind, obj, gangs) if started else ALLOW)
 
 
-def claims_an_owner(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer | None:
+def claims_an_owner(request: ReviewRequest, owner: Owner) -> Answer:
     """Return the refusal of a new gang that names an owner whose controller does not make it.
 
     It would be stored suspended and be nobody's to start: neither the owner's, by who made it, nor a gang of its own.
     """
-    owner = gang_owner(kind, obj, rules.kinds)
-    if owner is None:
-        return None
     message = (
         f"it names {_named(owner)} as its controller, and {request.username} is not known to work for that kind: it "
         "would wait for ever. Leave the ownerReference out; if that is the account of the kind's operator, have the "

@@ -129,6 +129,8 @@ def unfollowed(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: G
     group = None if asking.gang is None else rules.view.pod_group_of(asking.gang)
     if group is not None:
         left |= {f"spec.{each} of PodGroup {group.name}": "it is only for plain pods" for each in group.unfollowed}
+    if not left:
+        return ()
     return tuple(
         f"{each} is not followed: {why}, and the pods may go anywhere; write the annotation "
         f"{names.REQUIRED_TOPOLOGY}, {names.PREFERRED_TOPOLOGY} or {names.SLICE_TOPOLOGY} with a node label into the "

@@ -50,9 +50,9 @@ def mislabelled(request: ReviewRequest) -> tuple[str, ...]:
     return (f"{found[0]} does not make the {kind} wait in a queue: it starts at once; {fix}",)
 
 
-def meaningless(request: ReviewRequest) -> tuple[str, ...]:
+def meaningless(obj: Mapping[str, Any]) -> tuple[str, ...]:
     """Return what to tell the creator of a job that bears names under ours which are none of ours."""
-    found = () if request.object is None else unknown_names(request.object)
+    found = unknown_names(obj)
     if not found:
         return ()
     told = (mark for mark in found if not means_a_queue(mark.key))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gang import GangReading
-from webhook.jobs.reading.gating import is_child, managed_by_other, pending
+from webhook.jobs.reading.gating import gang_owner, managed_by_other, pending
 from webhook.server.jobs.changes import Change, judge_change
 from webhook.server.jobs.children import claims_an_owner, judge_child, judge_scale
 from webhook.server.jobs.gang_checks import (
@@ -76,7 +76,8 @@ def validate(request: ReviewRequest, rules: JobRules, table: ResourcesTable) -> 
 
 
 def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer:
-    if is_child(kind, obj, rules.kinds, request.username):
+    owner = gang_owner(kind, obj, rules.kinds)
+    if owner is not None and request.username in rules.kinds[owner.kind].controller_users:
         return judge_child(request, rules, kind, None)
     written = own_annotations(obj)
     if written and request.username != rules.settings.account:
@@ -85,11 +86,11 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     rule = ruling_alone(rules, kind, obj)
     if rule is None:
         refusal = newly_marked(request, rules.settings.account)
-        warnings = () if managed_by_other(kind, obj) else (*mislabelled(request), *meaningless(request))
+        warnings = () if managed_by_other(kind, obj) else (*mislabelled(request), *meaningless(obj))
         return refusal or (allow(warnings) if warnings else not_ours(rules, obj))
     asking = reading(rules, kind, obj)
     problem = (
-        claims_an_owner(request, rules, kind, obj)
+        (None if owner is None else claims_an_owner(request, owner))
         or crowded_out(request, obj)
         or (None if kind.suspend is None else _held_at_birth(kind, obj, asking, pending(rule)))
         or gang_problem(asking)
@@ -99,15 +100,15 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
         return problem
     denial, warnings = check_job(rules, asking)
     lasting = (*lingering(kind, obj, asking), *unfollowed(rules, kind, obj, asking), *unplaced(rules, kind))
-    return denial or allow((*warnings, *meaningless(request), *gang_warnings(rules, kind, obj, asking), *lasting))
+    return denial or allow((*warnings, *meaningless(obj), *gang_warnings(rules, kind, obj, asking), *lasting))
 
 
 def _held_at_birth(kind: JobKind, obj: Mapping[str, Any], asking: GangReading, gang: str) -> Answer | None:
-    wrong = malformed_suspend(kind, obj)
-    if wrong is not None:
-        return wrong
     suspend = paths.find(obj, kind.suspend or ())
     if suspend is not True:
+        wrong = malformed_suspend(kind, obj)
+        if wrong is not None:
+            return wrong
         where = paths.render(kind.suspend or ())
         dropped = "" if suspend is not None else _dropped(kind, where, "upgrade its operator, or correct the entry")
         message = (
