@@ -117,7 +117,10 @@ class Reservation:
 
     def pod_set(self, name: str) -> ReservedPodSet | None:
         """Return the pod set called ``name``."""
-        return next((pod_set for pod_set in self.pod_sets if pod_set.name == name), None)
+        for pod_set in self.pod_sets:
+            if pod_set.name == name:
+                return pod_set
+        return None
 
     def usage(self, reclaimed: Mapping[str, int] | None = None) -> dict[FlavorResource, int]:
         """Return what the queue is charged, less ``reclaimed`` pods of each set that will not run again."""

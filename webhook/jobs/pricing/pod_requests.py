@@ -11,6 +11,8 @@ and is not known here makes the pod unpriceable: it is refused by name, never ta
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import starmap
+from operator import is_not
 from typing import Any, Final
 
 from webhook.core.model.gang import PodPrice
@@ -86,7 +88,7 @@ def price(
     inits, demands = [*zip(first, always, strict=True)], [*containers, *first] if first else containers
     pod_level, extra = pod_spec.get("resources"), _amounts(pod_spec.get("overhead") or overhead, "spec.overhead")
     requests = limits = _aggregate(containers, inits, 0)
-    if extra or pod_level is not None or any(asked is not bound for asked, bound in demands):
+    if extra or pod_level is not None or any(starmap(is_not, demands)):
         limits = _aggregate(containers, inits, 1)
     if pod_level is not None:
         best_effort = _apply_pod_level(pod_level, requests, limits)
@@ -96,7 +98,7 @@ def price(
         requests[name] = requests.get(name, 0) + amount
         if limits.get(name):
             limits[name] += amount
-    if max((*requests.values(), *limits.values()), default=0) > AMOUNT_MAX:
+    if max((0, *requests.values(), *limits.values())) > AMOUNT_MAX:
         amount, name = max((amount, name) for name, amount in (*requests.items(), *limits.items()))
         raise Unreadable("spec", f"{quantity.render(amount)} {name}", _TOO_MUCH, _MOST)
     deadline = pod_spec.get("activeDeadlineSeconds")

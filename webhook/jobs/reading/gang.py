@@ -274,7 +274,7 @@ def _max_run_seconds(
     takes_pods = kind.deadline_if is None or status.holds(kind.deadline_if, obj)
     if type(deadline) is int and deadline > 0 and takes_pods:
         limits.append(deadline)
-    return min(limits, default=None)
+    return min(limits) if limits else None
 
 
 def run_limit_seconds(kind: JobKind, labels: Mapping[str, Any]) -> int | None:

@@ -66,7 +66,7 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
     relevant = pod.gang is not None or is_fenced(rules.view, request.namespace)
     if relevant and pod.node and request.username not in rules.settings.scheduler_users:
         return deny(Refusal.NODE_PRESET, _preset_message(pod))
-    denial, warnings = check_pod(request.object or {}, rules.classes)
+    denial, warnings = check_pod(pod, rules.classes)
     if denial is not None:
         return denial
     try:
@@ -75,7 +75,7 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         return deny(Refusal.UNPRICEABLE, str(error), 422) if relevant else allow(warnings)
     if relevant and (unheld := _too_many_names(cost)) is not None:
         return deny(Refusal.UNPRICEABLE, unheld, 422)
-    left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(request.object or {}))
+    left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(pod.document))
     if pod.gang is None:
         if pod.own:
             message = f"{min(pod.own)} is written only by Tutti, and this pod belongs to no gang; leave it out"

@@ -17,6 +17,7 @@ from webhook.jobs.reading.gang import GangReading
 from webhook.jobs.reading.gating import pod_group_of, readable_sites
 from webhook.server.review.answer import Answer, Refusal, deny
 from webhook.server.review.job_facts import JobRules
+from webhook.server.review.pod_facts import PodFacts
 from webhook.untyped import editing, paths
 
 
@@ -43,12 +44,11 @@ def check_job(rules: JobRules, asking: GangReading) -> tuple[Answer | None, tupl
     return judged(check([_template(site) for site in sites], catalog, in_group))
 
 
-def check_pod(pod: Mapping[str, Any], catalog: ComputeClassCatalog) -> tuple[Answer | None, tuple[str, ...]]:
+def check_pod(pod: PodFacts, catalog: ComputeClassCatalog) -> tuple[Answer | None, tuple[str, ...]]:
     """Return what the rules say about one pod."""
-    labels = paths.find_mapping(pod, ("metadata", "labels"))
-    if catalog.labels.compute_class not in labels:
+    if catalog.labels.compute_class not in pod.labels:
         return None, ()
-    return judged(check([("", pod)], catalog, pod_group_of(labels) is not None))
+    return judged(check([("", pod.document)], catalog, pod_group_of(pod.labels) is not None))
 
 
 def corrects(catalog: ComputeClassCatalog) -> bool:
