@@ -111,8 +111,8 @@ FLEET_MUTANTS: Final = (
         "P4",
         "a gang of which pods or room are left where its copy has gone is not offered",
         "webhook/fleet/hub.py",
-        "frozenset(apart | left)",
-        "frozenset(apart)",
+        'dict.fromkeys(left, "still has pods or room of an earlier copy") | apart',
+        "apart",
         f"{UNIT}/fleet/test_sweeps.py -k never_go",
     ),
     Mutant(

@@ -341,8 +341,9 @@ class Hub:
         """Settle every copy of this hub in a member that no record speaks of."""
         wanted = self._sweep_wanted(member)
         await self._own_jobs_read()
-        before, delayed = self.fleet.apart.get(member.name, frozenset()), self._delayed.setdefault(member.name, set())
-        verdicts, apart, cluster = [], set(), await member.cluster()
+        before, delayed = self.fleet.apart.get(member.name, {}), self._delayed.setdefault(member.name, set())
+        verdicts, cluster = [], await member.cluster()
+        apart: dict[JobName, str] = {}
         expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
         for found in await member.copies(self.kinds.values(), self.fleet.uid):
             which = (found.kind.feed, found.namespace, found.name)
@@ -350,14 +351,14 @@ class Hub:
                 expected.discard(which)
                 continue
             try:
-                verdict = await self._settle(member, cluster, found)
+                verdict, refused = await self._settle(member, cluster, found)
             except UnreadableRecord:
                 # Its own steps tell of it. No other gang has to wait for somebody to mend it.
-                apart.add(which)
+                apart[which] = "has a copy of it, and its record cannot be read"
                 continue
             if verdict is not Verdict.KEEP and which in (delayed if wanted else before):
                 # Whoever changes it all the time, or refuses what settles it, does not hold up everybody.
-                apart.add(which)
+                apart[which] = refused or "has a copy of it that is not settled yet"
                 continue
             verdicts.append(verdict)
             if wanted and verdict is not Verdict.KEEP:
@@ -366,7 +367,7 @@ class Hub:
             self._wake(which)
         # Whoever keeps a pod from going keeps no other gang waiting.
         left = await self._left(member, self._jobs if wanted else before)
-        self.fleet.apart[member.name] = frozenset(apart | left)
+        self.fleet.apart[member.name] = dict.fromkeys(left, "still has pods or room of an earlier copy") | apart
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if wanted and strays.swept(verdicts) and wanted == self._sweep_wanted(member):
             await self._note_swept(member)
@@ -405,16 +406,18 @@ class Hub:
             await asyncio.gather(*(informer.reread() for informer in self._own))
             self._read_since = wanted
 
-    async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
+    async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> tuple[Verdict, str]:
         """Do with a copy what its record asks for; return KEEP where no gang of the hub has to wait for more.
 
+        And in words that the member refuses it, where it does.
         Raises ApiError, NoAnswer, UnreadableRecord.
         """
         try:
-            return await self._settled(member, cluster, found)
+            return await self._settled(member, cluster, found), ""
         except (Conflict, Forbidden, Invalid, NotFound, Refused) as error:
             log.info("fleet.not_settled", member=member.name, job=f"{found.namespace}/{found.name}", error=str(error))
-            return Verdict.WAIT
+            refused = f"does not let an earlier copy of it go: {error}" if isinstance(error, Refused) else ""
+            return Verdict.WAIT, refused
 
     async def _settled(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
         kind, namespace, name, copy = found

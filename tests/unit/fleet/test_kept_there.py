@@ -162,3 +162,36 @@ OWNED = {"ownerReferences": [{"kind": "Job", "name": "train"}]}
 )
 def test_what_is_left_is_said_in_words_whatever_a_member_says(copy: Any, pods: Any, words: str) -> None:
     assert kept_by(copy, pods) == words
+
+
+async def test_a_gang_that_an_earlier_copy_keeps_waiting_says_which_member_refuses_to_let_it_go() -> None:
+    async with fleet("a", "b") as world:
+        for side in world.members.values():
+            await side.cluster.create(filling())
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        refuse(world, "DELETE", REFUSALS[0])
+
+        async def offered_to_b() -> bool:
+            return dispatch_of(await world.hub.get("Job", "train") or {}).member == "b"
+
+        await world.until(offered_to_b, 30)
+        world.kill()
+        world.start()
+        honest, asked = world.links["a"].request, refuse(world, "DELETE", REFUSALS[0])
+        await asyncio.sleep(60)
+        assert asked
+        assert f"a does not let an earlier copy of it go: {REFUSALS[0]}" in await explained(world)
+        world.links["a"].request = honest  # type: ignore[method-assign]
+        await world.members["b"].delete("Job", "full")
+
+        async def elsewhere() -> bool:
+            return await world.places("Job", "train") == ["b"]
+
+        await world.until(elsewhere, 90)
+
+
+def filling() -> dict[str, Any]:
+    """A member's own job, which takes all that its queue has."""
+    made = plain_job("full", pods=4, runtime="6000s")
+    del made["spec"]["managedBy"]
+    return made

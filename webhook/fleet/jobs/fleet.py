@@ -44,10 +44,10 @@ class Fleet:
     set_backs: int = 0
     """How often the hub's API server was found to have been set back."""
 
-    apart: dict[str, frozenset[JobName]] = field(default_factory=dict)
-    """By member the hub's jobs that have a copy there and a record that cannot be read, or a copy that two sweeps could
-    not settle, or of which pods or room are left there and no copy: they are offered to nobody before a sweep has found
-    all of that mended and gone. They keep no other gang waiting."""
+    apart: dict[str, Mapping[JobName, str]] = field(default_factory=dict)
+    """By member, each with why, the hub's jobs that have a copy there and a record that cannot be read, or a copy that
+    two sweeps could not settle, or of which pods or room are left there and no copy: they are offered to nobody before
+    a sweep has found all of that mended and gone. They keep no other gang waiting."""
 
     telling: Allowance = field(default_factory=Allowance)
     """Of what gangs are told that do not go on."""
@@ -75,6 +75,6 @@ class Fleet:
         """Whether all is known that may run anywhere."""
         return self.members_known and self.unswept <= self.lost.keys()
 
-    def apart_in(self, job: JobName) -> set[str]:
-        """Return the members in which something may run of one job that no record speaks of."""
-        return {name for name, apart in self.apart.items() if job in apart and name not in self.lost}
+    def apart_in(self, job: JobName) -> dict[str, str]:
+        """Return the members, each with why, in which something may run of one job that no record speaks of."""
+        return {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in self.lost}

@@ -191,7 +191,9 @@ class FleetJob:
             return None
         candidates = self._candidates(dispatch)
         if left_in := self._fleet.apart_in(self._which):
-            self._refusals |= dict.fromkeys(left_in, "has a copy that is not settled yet, or what an earlier one left")
+            self._refusals |= left_in
+            if dispatch.member and dispatch.member not in left_in:
+                self._refusals[dispatch.member] = "; ".join(f"{name} {why}" for name, why in sorted(left_in.items()))
             return None
         # Those that did not answer when they were last asked would keep it from the others.
         if dispatch.member and dispatch.member not in self._fleet.members:
