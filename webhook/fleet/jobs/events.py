@@ -64,8 +64,8 @@ def kept(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, no
     metadata = job["metadata"]
     ask = f"kubectl amc describe {kind.singular} {metadata['name']} -n {metadata['namespace']} -m {dispatch.member}"
     message = (
-        f"{dispatch.member} {why}. The job goes away, or runs elsewhere, once nothing of it is left there: see to that "
-        f"in {dispatch.member}; {ask}"
+        f"{dispatch.member} {why}. Once nothing of it is left there, the job goes away, or runs elsewhere. Mend that in "
+        f"{dispatch.member}, and look with: {ask}"
     )
     told = {"reason": KEPT, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"kept.{int(now // 3600)}", now) | told
