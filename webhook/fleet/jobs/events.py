@@ -64,7 +64,7 @@ def kept(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, no
     metadata = job["metadata"]
     ask = f"kubectl amc describe {kind.singular} {metadata['name']} -n {metadata['namespace']} -m {dispatch.member}"
     message = (
-        f"{dispatch.member} {why}. Once nothing of it is left there, the job goes away, or runs elsewhere. Mend that in "
+        f"{dispatch.member} {why}. Once nothing of it is left there, the job goes away or runs elsewhere. Mend that in "
         f"{dispatch.member}, and look with: {ask}"
     )
     told = {"reason": KEPT, "message": message, "type": "Warning"}
