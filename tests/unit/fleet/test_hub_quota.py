@@ -192,18 +192,23 @@ async def test_a_job_of_no_queue_does_not_run_past_the_quota_of_a_hub_with_queue
         found = await world.hub.get("Job", "loose")
         assert not [side for side in world.members.values() if await side.get("Job", "loose")]
         said = dict(lines(KINDS["Job.batch"], found or {}))["member"]
-        assert said.startswith("none yet: the hub has queues, and it names none: create it again with the label ")
+        assert said.startswith(
+            "none yet: the hub has queues for its namespace, and it names none: create it again with the label "
+        )
 
 
-async def test_a_hub_without_queues_counts_nothing_and_places_a_job_of_no_queue() -> None:
-    async with fleet("a", "b") as world:
+@pytest.mark.parametrize("policy", [[], POLICY[:-1]], ids=["anywhere", "for the namespace"])
+async def test_a_hub_without_queues_counts_nothing_and_places_a_job_of_no_queue(
+    policy: list[Mapping[str, Any]],
+) -> None:
+    async with fleet("a", "b", hub_policy=policy) as world:
         await with_default_queues(world)
         await world.hub.cluster.create(without_a_queue("loose"))
         await world.until(lambda: world.places("Job", "loose"))
 
 
 async def test_a_job_of_no_queue_whose_namespace_has_one_is_counted_there_and_placed() -> None:
-    async with fleet("a", "b", hub_policy=[*one_at_a_time(), POLICY[0], POLICY[1]]) as world:
+    async with fleet("a", "b", hub_policy=[*one_at_a_time(), *POLICY]) as world:
         await with_default_queues(world)
         await world.hub.cluster.create(without_a_queue("loose"))
         await world.until(lambda: world.places("Job", "loose"))

@@ -96,7 +96,7 @@ class FleetJob:
         """Members that could not be asked at the last look, and why."""
         self._propagation: Propagation = ANYWHERE
         self._uncounted = False
-        """It names no queue where the hub has queues, and no queue of the hub has given it a slot."""
+        """It names no queue where the hub has some for its namespace, and no queue of the hub has given it a slot."""
         self._queue_members: frozenset[str] | None = None
         """The members that its queue's check names; None: it names none, and every member will do."""
         self._patience = Patience()
@@ -130,7 +130,8 @@ class FleetJob:
         await self._telling.held_up(job, dispatch, sight)
         self._propagation = applying(self._fleet.propagations, job)
         self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
-        self._uncounted = bool(self._fleet.set_up.queues) and queue_label(job) is None and not is_noted(job)
+        named = queue_label(job) is not None or is_noted(job)
+        self._uncounted = not named and self._fleet.set_up.has_queues(self.namespace)
         target = await self._target(wish, dispatch, found, ahead)
         after = await self._after_failure(wish, dispatch, found)
         moves, complete = target is not None, self._fleet.complete and not self._fleet.apart_in(self._which)
@@ -185,9 +186,8 @@ class FleetJob:
             return None
         if self._uncounted:
             # In a member it might wait in a default queue, and run past the hub's quota.
-            self._refusals["the hub"] = (
-                f"has queues, and it names none: create it again with the label {QUEUE_LABELS[1]}"
-            )
+            why = f"has queues for its namespace, and it names none: create it again with the label {QUEUE_LABELS[1]}"
+            self._refusals["the hub"] = why
             return None
         candidates = self._candidates(dispatch)
         if left_in := self._fleet.apart_in(self._which):

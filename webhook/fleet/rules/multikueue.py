@@ -155,6 +155,10 @@ class SetUp:
         checks = [self.checks[name] for name in queue.names if name in self.checks]
         return frozenset(name for check in checks for name in self._clusters_of(check))
 
+    def has_queues(self, namespace: str) -> bool:
+        """Return whether the hub counts the jobs of a namespace, of those that name a queue."""
+        return any(where == namespace for where, _ in self.local_queues)
+
     def condition_of_check(self, check: Named, active: Collection[str]) -> Condition:
         """Return what a check says of itself while these clusters are active."""
         if check.problem or not check.names or check.names[0] not in self.configs:
