@@ -73,16 +73,22 @@ async def in_members(hub: Api, names: set[str]) -> None:
         if dispatch.holds or (dispatch.phase is DispatchPhase.NOWHERE and job.get("status", {}).get("completionTime")):
             left.discard(job["metadata"]["name"])
 
-    found = orjson.loads(await hub.request("GET", JOBS))
-    for job in found["items"]:
-        see(job)
-    query = {"watch": "1", "resourceVersion": found["metadata"]["resourceVersion"]}
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(GIVE_UP_SECONDS if left else 0):
+    async def look() -> None:
+        found = orjson.loads(await hub.request("GET", JOBS))
+        for job in found["items"]:
+            see(job)
+        query = {"watch": "1", "resourceVersion": found["metadata"]["resourceVersion"]}
+        if left:
             async for line in hub.watch(JOBS, query=query, idle_seconds=GIVE_UP_SECONDS):
                 see(orjson.loads(line)["object"])
                 if not left:
                     return
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GIVE_UP_SECONDS):
+            # An API server ends the watch of somebody who falls behind.
+            while left:
+                await look()
     assert not left, f"{len(left)} gangs are in no member: {sorted(left)[:5]}"
 
 
