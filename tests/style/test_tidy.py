@@ -14,6 +14,7 @@ from webhook.jobs.kinds.registry import with_custom
 from webhook.untyped.forms import Section
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "webhook"
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "manager", "misc"}
@@ -119,6 +120,33 @@ def test_no_document_names_a_file_that_is_not_there(document: Path) -> None:
 def test_every_module_that_a_document_names_is_there(document: Path) -> None:
     mentioned = set(re.findall(r"`([\w/]+\.py)`", document.read_text()))
     assert [place for place in sorted(mentioned) if not any(f"/{name(p)}".endswith(f"/{place}") for p in MODULES)] == []
+
+
+def named_modules(text: str) -> Iterator[str]:
+    """What a docstring names by a dotted path from the package, as ``core.ledger.record.Ledger``."""
+    rooms = "|".join(sorted(path.stem for path in PACKAGE.iterdir() if not path.stem.startswith(("_", "."))))
+    yield from re.findall(rf"``((?:{rooms})(?:\.\w+)+)(?:\(.*?\))?``", text)
+
+
+def is_there(dotted: str) -> bool:
+    at, names = PACKAGE, dotted.split(".")
+    while names and (at / names[0]).is_dir():
+        at /= names.pop(0)
+    if not names:
+        return True
+    module = at / f"{names[0]}.py"
+    return module.is_file() and (len(names) == 1 or re.search(rf"\b{names[1]}\b", module.read_text()) is not None)
+
+
+@pytest.mark.parametrize(("dotted", "there"), [("core.ledger", True), ("core.policy.X", False), ("core.x", False)])
+def test_what_a_dotted_path_names_is_looked_up(dotted: str, there: bool) -> None:
+    assert is_there(dotted) is there
+
+
+def test_no_docstring_names_a_module_that_is_not_there() -> None:
+    named = {(name(path), each) for path in MODULES for each in named_modules(path.read_text())}
+    assert len(named) > 30, "none would be found wrong"
+    assert {(where, each) for where, each in named if not is_there(each)} == set()
 
 
 def keys(model: type[Section], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -1,6 +1,6 @@
 """Label selectors in the text form of list and watch queries, as ``kubectl -l`` writes them.
 
-Matching itself is ``core.policy.LabelSelector``; here is only its text: ``app=web,tier in (a,b),!canary``.
+Matching itself is ``core.model.policy.LabelSelector``; here is only its text: ``app=web,tier in (a,b),!canary``.
 """
 
 import re

@@ -81,13 +81,10 @@ class Telling:
         try:
             yield
         except Invalid as error:
-            # A job that was made again by this name is refused by no field.
-            if "status." in error.message:
-                why = error.message
-                log.warning("fleet.status_refused", job=job["metadata"]["name"], member=dispatch.member, error=why)
-                await self.hourly(
-                    STATUS_REFUSED, lambda now: status_refused(self._kind, job, dispatch.member, why, now)
-                )
+            # One that was made again by this name meanwhile is told as what it was: an event that nobody looks at.
+            why = error.message
+            log.warning("fleet.status_refused", job=job["metadata"]["name"], member=dispatch.member, error=why)
+            await self.hourly(STATUS_REFUSED, lambda now: status_refused(self._kind, job, dispatch.member, why, now))
             raise
 
     def due(self, reason: str) -> bool:

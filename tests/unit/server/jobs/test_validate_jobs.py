@@ -174,7 +174,7 @@ async def test_priorities_that_differ_within_a_gang_are_refused() -> None:
 async def test_a_fraction_of_a_gpu_is_refused(waiting: ReviewHandler) -> None:
     answer = await create(waiting, stored(gpu="500m"))
     assert answer.code == 422
-    assert "whole numbers" in answer.message
+    assert "only whole ones" in answer.message
 
 
 async def test_a_resource_claim_is_refused_by_name(waiting: ReviewHandler) -> None:
