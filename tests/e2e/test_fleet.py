@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -182,6 +182,56 @@ def test_a_job_that_is_deleted_in_the_hub_leaves_its_member_though_no_webhook_an
         world.installations[HUB].wait_ready()
     for kubectl in world.members.values():
         wait_until(lambda kubectl=kubectl: not queues.entries(kubectl), 60, what="its room is free")
+
+
+KEPT: Final = (
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "jobs-are-kept"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"], "operations": ["DELETE"]}
+                ]
+            },
+            "validations": [{"expression": "false", "message": "no deletions on Thursdays"}],
+        },
+    },
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "jobs-are-kept"},
+        "spec": {"policyName": "jobs-are-kept", "validationActions": ["Deny"]},
+    },
+)
+
+
+def is_kept(administrator: Kubectl, job: str) -> bool:
+    try:
+        administrator("delete", "job", job, "--dry-run=server")
+    except KubectlError as error:
+        return "Thursdays" in error.stderr
+    return False
+
+
+def test_a_member_that_refuses_to_delete_a_copy_is_named_with_its_words(world: FleetClusters) -> None:
+    submit(world, "kept", 2, runtime="600s")
+    (member,) = wait_until(lambda: pods_of(world, "kept"), 90, what="it runs")
+    administrator = world.members[member]
+    administrator.set_up(*KEPT)
+    try:
+        wait_until(lambda: is_kept(administrator, "kept"), 30, what="the policy is in force")
+        world.hub("delete", "job", "kept", "--wait=false")
+        wait_until(lambda: told(world.hub, "kept", "MemberKeepsJob"), 30, what="its owner is told")
+        said = " ".join(world.shell(f"tutti explain job/kept -n {NAMESPACE}").split())
+        assert "it is being deleted in the hub" in said
+        assert f"{member} refuses to delete its copy" in said
+        assert "no deletions on Thursdays" in said
+    finally:
+        for each in KEPT:
+            administrator.delete(each["kind"], each["metadata"]["name"])
+    wait_until(lambda: "kept" not in jobs_of(world.hub), 60, what="the hub let go of it")
 
 
 def test_a_member_whose_webhook_is_down_says_so_itself_and_its_gangs_go_to_the_other(world: FleetClusters) -> None:
