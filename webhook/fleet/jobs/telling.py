@@ -39,6 +39,8 @@ class Telling:
         """When it was told last what keeps it from going on, by the reason of the event."""
         self._said: tuple[str, float] = "", -inf
         """Why it is in no member yet, as this process wrote it last, and when."""
+        self._refused = ""
+        """Uid of the hub's job of which a status was refused last."""
 
     async def where(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say where it runs."""
@@ -81,10 +83,14 @@ class Telling:
         try:
             yield
         except Invalid as error:
-            # One that was made again by this name meanwhile is told as what it was: an event that nobody looks at.
-            why = error.message
-            log.warning("fleet.status_refused", job=job["metadata"]["name"], member=dispatch.member, error=why)
-            await self.hourly(STATUS_REFUSED, lambda now: status_refused(self._kind, job, dispatch.member, why, now))
+            uid, why = job["metadata"]["uid"], str(error)
+            # Of a job that was made again by this name the first refusal is the last by that uid.
+            if self._refused == uid:
+                log.warning("fleet.status_refused", job=job["metadata"]["name"], member=dispatch.member, error=why)
+                await self.hourly(
+                    STATUS_REFUSED, lambda now: status_refused(self._kind, job, dispatch.member, why, now)
+                )
+            self._refused = uid
             raise
 
     def due(self, reason: str) -> bool:
