@@ -25,18 +25,14 @@ class LedgerBook:
     """What index and pages said when they were read last."""
 
     def read(self) -> Ledger | None:
-        """Return the ledger that index and pages make; None where there is none.
-
-        Raises PagesMismatch while the index, or a page that it lists, was not read yet; LedgerCorrupt when something
-        cannot be read at all.
-        """
-        parts = self.parts()
-        return None if parts is None else self._merged(parts[INDEX], parts)
+        """Return the ledger that index and pages make; None where there is none. Raises as ``parts``."""
+        return self.merged(self.parts())
 
     def parts(self) -> dict[str, Ledger] | None:
-        """Return what index and pages say, each alone; None where there is no index. Raises as ``read``.
+        """Return what index and pages say, each alone; None where there is no index.
 
-        It costs what has changed, not what runs.
+        It costs what has changed, not what runs. Raises PagesMismatch while the index, or a page that it lists, was not
+        read yet; LedgerCorrupt when something cannot be read at all.
         """
         if not self.index:
             return None
@@ -52,8 +48,11 @@ class LedgerBook:
             parts[name] = self._part(name, page.data)
         return parts
 
-    def _merged(self, index: Ledger, parts: dict[str, Ledger]) -> Ledger:
-        """Return what ``parts`` make, of which only those that changed are looked into."""
+    def merged(self, parts: dict[str, Ledger] | None) -> Ledger | None:
+        """Return the ledger that ``parts`` make, of which only those that changed are looked into; None of none."""
+        if parts is None:
+            return None
+        index = parts[INDEX]
         if self._last is None:
             pages = {name: part for name, part in parts.items() if name != INDEX}
             whole, self.changes = ledger_pages.merged(index, pages), None

@@ -98,7 +98,7 @@ class LedgerFeed:
         try:
             parts = self._book.parts()
             if parts is None or not self._view.leads:
-                self._take(self._book.read(), self._book.changes)
+                self._take(self._book.merged(parts), self._book.changes)
             # Else a leader here knows what it wrote, and meets whoever else writes.
         except PagesMismatch:
             return

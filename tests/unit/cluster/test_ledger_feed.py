@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.ledger.keepers import reservation
+from webhook.cluster.ledger_book import LedgerBook
 from webhook.cluster.ledger_feed import APART_SECONDS_PER_PAGE, LedgerFeed
 from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
@@ -127,3 +128,19 @@ async def test_a_page_that_is_read_again_keeps_the_texts_that_were_known() -> No
     assert stage.view.ledger.entries.keys() >= {"a", "b", "c"}
     assert kept[1]["a"] is kept[0]["a"]
     assert kept[1][text.META] != kept[0][text.META]
+
+
+async def test_what_index_and_pages_say_is_asked_once_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, asked = Stage(), 0
+    parts = LedgerBook.parts
+
+    def counted(book: LedgerBook) -> dict[str, Ledger] | None:
+        nonlocal asked
+        asked += 1
+        return parts(book)
+
+    monkeypatch.setattr(LedgerBook, "parts", counted)
+    await asyncio.sleep(1)
+    stage.write("page-0", 2, ["new"])
+    assert "new" in stage.view.ledger.entries
+    assert asked == 1
