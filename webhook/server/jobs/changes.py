@@ -154,8 +154,8 @@ def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     if now.get("labels") != before.get("labels") or now.get("ownerReferences") != before.get("ownerReferences"):
         return False
     notes, noted = mapping(now.get("annotations")), mapping(before.get("annotations"))
-    telling = (*_TELLING_ANNOTATIONS.intersection(notes), *_TELLING_ANNOTATIONS.intersection(noted))
-    if any(notes.get(name) != noted.get(name) for name in telling):
+    telling = _TELLING_ANNOTATIONS.intersection((*notes, *noted))
+    if telling and any(notes.get(name) != noted.get(name) for name in telling):
         return False
     return bool(obj.get("spec") == old.get("spec"))
 
