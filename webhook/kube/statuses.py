@@ -34,7 +34,7 @@ def refusal(status: int, body: bytes, *, is_write: bool) -> errors.ApiError:
     """
     said = read_status(body)
     reason = (said.reason if said else "") or _reason(status)
-    message = (said.message if said else "") or body[:200].decode(errors="replace")
+    message = (said.message if said else "") or " ".join(body[:200].decode(errors="replace").split())
     if status == 403 and _STARTING in message:
         return errors.Unavailable(status, reason, message)
     if status >= 500:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fleet.clusters import Fleet, fleet, plain_job
+from tests.unit.fleet.clusters import Fleet, fleet, plain_job, tutti
+from webhook.config import Config
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.members.copies import dispatch_of
 from webhook.fleet.members.member import ANSWER_SECONDS
@@ -55,3 +56,13 @@ async def test_a_gang_that_only_the_slow_member_has_room_for_goes_there() -> Non
         for number in range(4):
             await world.hub.cluster.create(plain_job(f"train-{number}", runtime="6000s"))
         assert sorted([await granted(world, f"train-{number}", 120) for number in range(4)]) == ["a", "a", "b", "b"]
+
+
+async def test_one_gang_waits_for_a_member_whose_tutti_is_down_and_the_next_ones_do_not() -> None:
+    async with fleet("a", "b", without_tutti=("a",)) as world:
+        async with tutti(world.members["a"].cluster, "a", Config()):
+            await asyncio.sleep(10)
+        await world.hub.cluster.create(plain_job("first", runtime="6000s"))
+        assert await granted(world, "first", 30) == "b"
+        await world.hub.cluster.create(plain_job("second", runtime="6000s"))
+        assert await granted(world, "second", 5) == "b"
