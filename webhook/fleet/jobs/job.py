@@ -270,9 +270,10 @@ class FleetJob:
         if copy is not None and age >= TOLD_SECONDS:
             with contextlib.suppress(NoAnswer):
                 told = await self._fleet.member(dispatch.member).why_waiting(self.namespace, copy.uid)
-        if age >= OFFER_SECONDS and not told.why:
+        member = self._fleet.members.get(dispatch.member)
+        if age >= OFFER_SECONDS and not told.why and member is not None:
             # Its Tutti may be down: gangs that another member can have should not wait for it, one after another.
-            self._fleet.member(dispatch.member).health.took(age)
+            member.health.took(age)
         self.choice.hears(dispatch.member, told.why, told.starts_at, self._fleet.clock.now())
         spared, contested = stops_nobody(found.object), now < self._contested_until
         return not self.choice.gives_up(
