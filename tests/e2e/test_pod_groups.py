@@ -103,7 +103,7 @@ def test_behind_a_resource_quota_for_two_the_third_is_refused_and_the_two_wait(o
     admin.apply(resource_quota("hard", pods="2"))
     owner.apply(pod_group("crew", 3))
     create_crew(owner, range(2), {LABEL: "crew"})
-    with pytest.raises(KubectlError, match=r"exceeded quota|would take"):
+    with pytest.raises(KubectlError, match=r"exceeded quota|no unreserved room"):
         create_crew(owner, range(2, 3), {LABEL: "crew"})
     reason = wait_until(lambda: told(owner, "crew", "Queued"), what="their PodGroup says why")[-1]
     assert "it needs 3 pods, and 2 exist" in reason
