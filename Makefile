@@ -85,7 +85,7 @@ manifests: env ## rewrite the generated manifests from the tables in the code
 	$(RUN) -m manifests.reconciler_policies
 	$(RUN) -m manifests.rights_to_use
 	$(RUN) -m manifests.fleet
-	$(RUN) -m manifests.top
+	$(RUN) -m manifests.marks
 	$(RUN) -m manifests.unqueued
 	$(RUN) -m manifests.metrics_page
 	$(RUN) -m manifests.dashboards

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from manifests import cel, fleet, output, policies, reconciler_policies, registrations, rights_to_use, top, unqueued
+from manifests import cel, fleet, marks, output, policies, reconciler_policies, registrations, rights_to_use, unqueued
 from tests.unit.manifests.documents import documents_of, named
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
@@ -62,8 +62,8 @@ def test_the_written_policies_of_the_reconciler_are_up_to_date() -> None:
 
 
 def test_the_written_policy_of_who_may_move_jobs_to_the_top_is_up_to_date() -> None:
-    assert top.TARGET.read_text() == output.text(top.documents(KIND_LIST), "manifests.top"), (
-        "run python -m manifests.top"
+    assert marks.TARGET.read_text() == output.text(marks.documents(KIND_LIST), "manifests.marks"), (
+        "run python -m manifests.marks"
     )
 
 
@@ -426,7 +426,9 @@ def test_but_a_start_that_it_rehearses_is_sent_since_its_pods_could_not_be(name:
 def policy_text(name: str) -> str:
     """Return all expressions of a policy as one text."""
     named_so = [
-        each for each in (*policies.documents(KIND_LIST), *top.documents(KIND_LIST)) if each["metadata"]["name"] == name
+        each
+        for each in (*policies.documents(KIND_LIST), *marks.documents(KIND_LIST))
+        if each["metadata"]["name"] == name
     ]
     (found,) = [each for each in named_so if each["kind"] == "ValidatingAdmissionPolicy"]
     return str(found["spec"])

@@ -1,7 +1,7 @@
-"""Writes ``base/top-policy.yaml``: who may move a waiting job before all others of its priority.
+"""Writes ``base/marks-policy.yaml``: who may move a waiting job before all others of its priority.
 
 The right is the verb ``top`` on ``workloads`` of our read API, in the job's namespace: no object of ours is written for
-it, and none of the cluster's own roles but cluster-admin has it. Run ``python -m manifests.top`` after changing the job
+it, and none of the cluster's own roles but cluster-admin has it. Run ``python -m manifests.marks`` after changing the job
 kinds.
 """
 
@@ -17,7 +17,7 @@ from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.visibility.http.group import GROUP
 
-TARGET: Final = Path(__file__).parent / "base" / "top-policy.yaml"
+TARGET: Final = Path(__file__).parent / "base" / "marks-policy.yaml"
 _WRITTEN: Final = f"metadata.?annotations[?'{names.TOP}'].orValue('')"
 
 
@@ -45,4 +45,4 @@ def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(output.run(documents, TARGET, "manifests.top", __doc__))
+    sys.exit(output.run(documents, TARGET, "manifests.marks", __doc__))
