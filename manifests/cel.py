@@ -253,6 +253,46 @@ def concerns(root: str, family: Family) -> str:
     )
 
 
+def makers(family: Family, known: Iterable[Family]) -> list[str]:
+    """Return the kinds whose controllers make objects of the family, as ``Kind.group``."""
+    made = {kind.key for kind in family.kinds}
+    return sorted(kind.key for each in known for kind in each.kinds if kind.child_kinds & made)
+
+
+def made_by(owner: str, kinds: Sequence[str]) -> str:
+    """Return an expression: ``owner``, an ownerReference, is the controller's, and of one of the kinds."""
+    listed = ", ".join(repr(kind) for kind in kinds)
+    return f"{owner}.?controller.orValue(false)\n&& {_kind_of(owner)} in [{listed}]"
+
+
+def loses_maker(kinds: Sequence[str]) -> str:
+    """Return an expression: an update takes what a controller of one of the kinds made from its owner.
+
+    So it does by naming another kind there: after that nobody would know it for what the first one made.
+    """
+    same = f"owner.uid == before.uid && owner.?controller.orValue(false) && {_kind_of('owner')} == {_kind_of('before')}"
+    kept = f"{references_of('object')}.exists(owner, {same})"
+    return f"{references_of('oldObject')}.exists(before, {made_by('before', kinds)}\n&& !{kept})"
+
+
+def orphans() -> str:
+    """Return an expression: a deletion leaves behind what the object owns, as of a Job where nothing is said."""
+    return (
+        "request.?options.?orphanDependents.orValue(false)\n"
+        "|| (request.?options.?propagationPolicy.hasValue() ? request.options.propagationPolicy == 'Orphan'\n"
+        ": request.resource.group == 'batch' || 'orphan' in oldObject.metadata.?finalizers.orValue([]))"
+    )
+
+
+def references_of(root: str) -> str:
+    """Return an expression: the object's ownerReferences."""
+    return f"{root}.metadata.?ownerReferences.orValue([])"
+
+
+def _kind_of(owner: str) -> str:
+    return f"{owner}.kind + '.' + {owner}.apiVersion.split('/')[0]"
+
+
 def suspended(root: str, suspends: Sequence[Path]) -> str:
     """Return an expression: one of the suspend fields says so. Absent means that the job runs."""
     return " || ".join(f"{step(root, render(path))}.orValue(false) == true" for path in suspends)

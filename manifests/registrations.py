@@ -50,6 +50,8 @@ OPERATOR_NAMESPACES: Final = (
 TUTTI_QUEUE, KUEUE_QUEUE = names.QUEUE_LABELS
 RECONCILER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"
 HUB: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{HUB_ACCOUNT}"
+BY_NO_DRAINER: Final = "!authorizer.group('').resource('nodes').check('delete').allowed()"
+"""Whoever may delete nodes may leave orphans, the garbage collector among them."""
 MUTATE_TIMEOUT_SECONDS: Final = 2
 VALIDATE_TIMEOUT_SECONDS: Final = 3
 
@@ -230,8 +232,7 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
     for family in families:
         rules, opts_in = job_rules([family], "CREATE"), condition("opts-in", cel.concerns("object", family))
         new = entry(f"{family.name}-new", "/validate/jobs", rules, objectSelector=UNQUEUED, matchConditions=opts_in)
-        before_or_now = f"[object, oldObject].exists(it,\n{cel.concerns('it', family)}\n)"
-        opted_in = condition("opted-in-now-or-before", before_or_now)
+        opted_in = condition("opted-in-or-loses-its-maker", _is_to_be_judged(family, families))
         conditions = [*by_others(*opted_in, rehearsed=True), *(no_record() if family.dispatchable else ())]
         changed = entry(family.name, "/validate/jobs", job_rules([family], "UPDATE"), matchConditions=conditions)
         entries += [new | opting_in, changed | opting_in]
@@ -246,6 +247,38 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
             matchConditions=[*by_others(rehearsed=True), *no_record()],
         ),
     ]
+
+
+def _is_to_be_judged(family: Family, known: Sequence[Family]) -> str:
+    """Return an expression: a changed object opted in, now or before, or is let go of by what its controller works for.
+
+    In one condition: for each entry with any, the API server makes copies of both objects.
+    """
+    opted_in = f"[object, oldObject].exists(it,\n{cel.concerns('it', family)}\n)"
+    makers = cel.makers(family, known)
+    return cel.either(opted_in, f"({cel.loses_maker(makers)}\n&& {BY_NO_DRAINER})") if makers else opted_in
+
+
+def let_go_entry(families: Sequence[Family]) -> dict[str, Any]:
+    """What a job's controller made is not deleted from above its pods: it would be made again, beside them.
+
+    The webhook knows whether the namespace has queues. A policy that has LocalQueues for parameters is judged for each.
+    """
+    made = {maker for family in families for maker in cel.makers(family, families)}
+    return entry(
+        "children",
+        "/validate/jobs",
+        job_rules([family for family in families if cel.makers(family, families)], "DELETE"),
+        namespaceSelector=selector(),
+        matchConditions=[
+            *condition(
+                "made-by-a-jobs-controller",
+                f"{cel.references_of('oldObject')}.exists(owner, {cel.made_by('owner', sorted(made))})",
+            ),
+            *condition("orphans", cel.orphans()),
+            *condition("not-by-who-drains-nodes", BY_NO_DRAINER),
+        ],
+    )
 
 
 def mislabelled_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
@@ -468,7 +501,7 @@ def policy_entries() -> list[dict[str, Any]]:
 def configurations(kinds: Iterable[JobKind]) -> list[dict[str, Any]]:
     """Return both registration objects."""
     families = cel.families(kinds)
-    validating = [*job_entries(families), scale_entry(families), ungated_entry()]
+    validating = [*job_entries(families), let_go_entry(families), scale_entry(families), ungated_entry()]
     validating += [marked_elsewhere_entry(), *mislabelled_entries(families), *pod_entries(), *policy_entries()]
     return [
         {

@@ -191,7 +191,7 @@ class ReviewHandler:
         if self._exempt(request) or (request.operation == "UPDATE" and request.username == self.settings.account):
             # What we write is fenced by resourceVersions. It is sent so that nothing starts while nobody answers.
             return ALLOW
-        if not self.view.synced and not self._harmless(request):
+        if not self.view.synced and request.username != self.settings.account:
             return self._not_ready()
         unread = self._needs_unread(request)
         if unread is not None:

@@ -59,6 +59,11 @@ class _UserInfo(msgspec.Struct, gc=False):
     groups: tuple[str, ...] | None = ()
 
 
+class _Options(msgspec.Struct, gc=False):
+    orphanDependents: bool | None = False  # noqa: N815 - the name on the wire
+    propagationPolicy: str | None = ""  # noqa: N815 - the name on the wire
+
+
 class _Request(msgspec.Struct, gc=False):
     uid: str
     kind: _GroupVersionKind | None = None
@@ -71,6 +76,7 @@ class _Request(msgspec.Struct, gc=False):
     object: msgspec.Raw = msgspec.Raw(b"null")
     oldObject: msgspec.Raw = msgspec.Raw(b"null")  # noqa: N815 - the name on the wire
     dryRun: bool | None = False  # noqa: N815 - the name on the wire
+    options: _Options | None = None
 
 
 class _Review(msgspec.Struct, gc=False):
@@ -100,6 +106,7 @@ class ReviewRequest:
         "_body",
         "_object",
         "_old_object",
+        "_options",
         "_raw_object",
         "_raw_old_object",
         "_shallow",
@@ -131,6 +138,7 @@ class ReviewRequest:
         self.username = (wire.userInfo.username if wire.userInfo else "") or ""
         self.groups = (wire.userInfo.groups if wire.userInfo else ()) or ()
         self.dry_run = bool(wire.dryRun)
+        self._options = wire.options
         self._raw_object, self._raw_old_object = wire.object, wire.oldObject
         self._body, self._shallow = body, cut
         self._object: Mapping[str, Any] | None = None
@@ -140,6 +148,14 @@ class ReviewRequest:
     def lengths_bytes(self) -> tuple[int, int]:
         """Of object and oldObject, as the API server sent them."""
         return len(self._raw_object), len(self._raw_old_object)
+
+    @property
+    def orphaning(self) -> bool | None:
+        """Whether a deletion leaves behind what the object owns; None where it says nothing of it."""
+        options = self._options
+        if options is None or not (options.orphanDependents or options.propagationPolicy):
+            return None
+        return bool(options.orphanDependents) or options.propagationPolicy == "Orphan"
 
     @property
     def object(self) -> Mapping[str, Any] | None:

@@ -16,7 +16,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
 from webhook.jobs.reading.gating import is_child, is_noted, managed_by_other, owner_of, queue_label
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
-from webhook.server.jobs.children import decided_by_owner, judge_child
+from webhook.server.jobs.children import decided_by_owner, judge_child, loses_maker
 from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, reading, unfit_template
 from webhook.server.jobs.growth import growth
 from webhook.server.jobs.spare_room import crowded_out
@@ -72,6 +72,9 @@ def judge_change(change: Change) -> Answer:
         return crowding
     if _say_the_same(obj, old) and malformed_suspend(kind, obj) is None:
         return allow((_no_hold(change),)) if _suspends_what_waits(change) else not_ours(rules, obj)
+    refusal = loses_maker(request, rules, kind, old, obj)
+    if refusal is not None:
+        return refusal
     if change.reservation is None and is_child(kind, old, rules.kinds) and decided_by_owner(request, rules, old):
         return judge_child(request, rules, kind, old)
     gated_before, gated_now = (ruling_alone(rules, kind, it) is not None for it in (old, obj))

@@ -1,7 +1,8 @@
 """Objects that a gated owner's controller writes: child Jobs of a JobSet, the RayCluster of a RayJob, scale requests.
 
 A child belongs to its owner's gang. It is never queued by itself, and runs only while its owner is admitted. Who made
-it is settled by the authenticated user; an ownerReference alone proves nothing.
+it is settled by the authenticated user; an ownerReference alone proves nothing. Nobody takes a child from its owner, or
+deletes it from above its pods: the owner's controller would make it again.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.reading.gating import owner_of
+from webhook.jobs.reading.gating import gated_by_namespace, is_child, owner_of
 from webhook.jobs.reading.ours import own_marks
 from webhook.jobs.reading.record import Owner
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
@@ -72,6 +73,51 @@ def judge_child(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Map
         return _foreign_edit(request, rules, kind, old, obj)
     gangs = _gangs_named(obj)
     return _stranger(rules, obj, gangs) or (_start(request, rules, kind, obj, gangs) if started else ALLOW)
+
+
+def judge_deletion(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answer:
+    """Return the answer to a deletion: whatever leaves pods behind is no child that would be made again beside them."""
+    old = request.old_object
+    if old is None or not _orphaning(request, old):
+        return ALLOW
+    return _let_go(request, rules, kind, old) or ALLOW
+
+
+def loses_maker(
+    request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Mapping[str, Any]
+) -> Answer | None:
+    """Return the refusal of a change that takes the owner off what its controller made: anybody could delete it then
+    like any Job, and its controller would not find it again.
+    """
+    if owner_of(old) == owner_of(obj) or request.username in rules.settings.collector_users:
+        return None
+    return _let_go(request, rules, kind, old)
+
+
+def _orphaning(request: ReviewRequest, old: Mapping[str, Any]) -> bool:
+    """Return whether a deletion leaves behind what the object owns; Jobs of ``batch`` do where nothing is said."""
+    if request.orphaning is not None:
+        return request.orphaning
+    return request.group == "batch" or "orphan" in (paths.find(old, ("metadata", "finalizers")) or ())
+
+
+def _let_go(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any]) -> Answer | None:
+    """Return the refusal where there are queues, or all jobs wait.
+
+    What ran before Tutti came bears no mark of it, so children of jobs in no queue are kept as well.
+    """
+    if not is_child(kind, old, rules.kinds):
+        return None
+    namespace, policy = request.namespace, rules.view.policy
+    labels = rules.view.namespaces.get(namespace, {})
+    queued = any(place == namespace for place, _ in policy.local_queues)
+    if not queued and not gated_by_namespace(namespace, labels, policy.namespace_queues):
+        return None
+    message = (
+        f"it belongs to {_named(owner_of(old))}, whose controller would make it again beside the pods that are left; "
+        "leave its owner as it is, and delete it without --cascade=orphan"
+    )
+    return deny(Refusal.FOREIGN_CREATOR, message)
 
 
 def claims_an_owner(request: ReviewRequest, owner: Owner) -> Answer:

@@ -1,8 +1,8 @@
 """/validate/jobs: what may be stored of a job, at its creation and at every change.
 
 Pure: request and rules in, answer out. Our own account may change everything: ``handler`` does not ask about it;
-deletion is never hindered; everybody else may create suspended and marked, change what waits, hold and shrink what
-runs (``changes``).
+everybody else may create suspended and marked, change what waits, hold and shrink what runs (``changes``), and delete
+anything, but nothing from above its pods that would be made again (``children``).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gang import GangReading
 from webhook.jobs.reading.gating import gang_owner, managed_by_other, pending
 from webhook.server.jobs.changes import Change, judge_change
-from webhook.server.jobs.children import claims_an_owner, judge_child, judge_scale
+from webhook.server.jobs.children import claims_an_owner, judge_child, judge_deletion, judge_scale
 from webhook.server.jobs.gang_checks import (
     gang_problem,
     gang_warnings,
@@ -48,7 +48,10 @@ def validate(request: ReviewRequest, rules: JobRules, table: ResourcesTable) -> 
     if request.operation not in _OPERATIONS:
         return deny(Refusal.UNCLASSIFIED, f"operation {request.operation!r} is not one Tutti registered", 400)
     handling = table.handling(request.group, request.resource, request.subresource)
-    if handling is Handling.NONE or (request.operation == "DELETE" and handling is not None):
+    if request.operation == "DELETE" and handling is not None:
+        kind = rules.by_resource.get((request.group, request.resource))
+        return judge_deletion(request, rules, kind) if kind is not None and handling is Handling.JOB else ALLOW
+    if handling is Handling.NONE:
         return ALLOW
     if handling is Handling.WARN:
         return judge_ungated(request, rules)

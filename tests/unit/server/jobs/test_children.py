@@ -1,6 +1,7 @@
 """Child objects run with their owner, and scale requests are judged by their parent."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from tests.unit.server.reviews import (
 )
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger
+from webhook.core.model.policy import LocalQueue
 from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
@@ -167,6 +169,82 @@ async def test_the_controller_may_write_status_and_labels_of_a_waiting_child() -
     new = child(suspend=True)
     new["metadata"]["labels"] = {"x": "y"}
     assert (await update(known(view(), jobset()), child(suspend=True), new)).allowed
+
+
+# -- what its controller would make again
+
+
+GATED = {names.GATED_NAMESPACE: "policy"}
+COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
+
+
+def unmarked(*, labels: dict[str, str] | None = None, owned: bool = True) -> tuple[View, dict[str, Any]]:
+    """Return what was running before Tutti came, a Job of a JobSet without any mark, and a view of its namespace."""
+    seen, obj = view(), child(suspend=False, gang=None)
+    if labels is None:
+        seen.policy = replace(seen.policy, local_queues={("team-a", "q"): LocalQueue("team-a", "q", "research")})
+    else:
+        seen.namespaces["team-a"] = labels
+    if not owned:
+        del obj["metadata"]["ownerReferences"]
+    return seen, obj
+
+
+async def delete(seen: View, obj: dict[str, Any], **asked: Any) -> Answered:
+    options = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"} | asked
+    return await ask(ReviewHandler(seen), "/validate/jobs", review(None, old=obj, operation="DELETE", options=options))
+
+
+@pytest.mark.parametrize("labels", [None, GATED], ids=["beside queues", "where all jobs wait"])
+@pytest.mark.parametrize("asked", [{}, {"propagationPolicy": "Orphan"}, {"orphanDependents": True}], ids=str)
+async def test_a_child_is_not_deleted_from_above_its_pods(asked: dict[str, Any], labels: dict[str, str] | None) -> None:
+    """Its controller would make it again: four pods would run of a set that is charged for two."""
+    answer = await delete(*unmarked(labels=labels), **asked)
+    assert not answer.allowed
+    assert "it belongs to JobSet train, whose controller would make it again" in answer.message
+
+
+@pytest.mark.parametrize("asked", [{"propagationPolicy": "Background"}, {"propagationPolicy": "Foreground"}], ids=str)
+async def test_a_child_is_deleted_with_its_pods_freely(asked: dict[str, Any]) -> None:
+    assert (await delete(*unmarked(), **asked)).allowed
+
+
+async def test_where_nothing_waits_and_of_jobs_of_their_own_anything_is_deleted() -> None:
+    assert (await delete(*unmarked(labels={}))).allowed
+    assert (await delete(*unmarked(labels={names.GATED_NAMESPACE: "false"}))).allowed
+    assert (await delete(*unmarked(owned=False))).allowed
+
+
+async def test_other_kinds_are_orphaned_by_who_says_so_or_by_their_finalizer() -> None:
+    seen, made = unmarked()[0], load("jobset")
+    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "train", "uid": "train-1"}
+    made["metadata"]["ownerReferences"] = [owner | {"controller": True}]
+    assert (await delete(seen, made)).allowed
+    made["metadata"]["finalizers"] = ["orphan"]
+    assert not (await delete(seen, made)).allowed
+    assert (await delete(seen, made, propagationPolicy="Background")).allowed
+
+
+async def test_a_replica_that_has_just_started_does_not_know_yet_whether_there_are_queues() -> None:
+    seen, obj = unmarked()
+    seen.unsynced.add("localqueues")
+    assert (await delete(seen, obj)).code == 503
+
+
+@pytest.mark.parametrize("labels", [None, GATED], ids=["beside queues", "where all jobs wait"])
+@pytest.mark.parametrize(
+    "left", [[], [OWNER | {"controller": False}], [OWNER | {"uid": "another"}], [OWNER | {"kind": "Another"}]], ids=str
+)
+async def test_nobody_takes_a_child_from_its_owner(left: list[dict[str, Any]], labels: dict[str, str] | None) -> None:
+    """Nor makes it look like another's: nobody would know it for a child then."""
+    seen, old = unmarked(labels=labels)
+    new = copy.deepcopy(old)
+    new["metadata"]["ownerReferences"] = left
+    answer = await update(seen, old, new, ALICE)
+    assert not answer.allowed
+    assert "its controller would make it again" in answer.message.replace("whose", "its")
+    assert (await update(unmarked(labels={})[0], old, new, ALICE)).allowed
+    assert (await update(seen, old, new, COLLECTOR)).allowed
 
 
 # -- scale
