@@ -1,8 +1,14 @@
-"""Writes ``base/marks-policy.yaml``: who may move a waiting job before all others of its priority.
+"""Writes ``base/marks-policy.yaml``: marks on a job that only some may write.
 
-The right is the verb ``top`` on ``workloads`` of our read API, in the job's namespace: no object of ours is written for
-it, and none of the cluster's own roles but cluster-admin has it. Run ``python -m manifests.marks`` after changing the job
-kinds.
+The annotation by which a waiting job moves before all others of its priority: the right is the verb ``top`` on
+``workloads`` of our read API, in the job's namespace. No object of ours is written for it, and none of the cluster's
+own roles but cluster-admin has it.
+
+Finalizer ``orphan``: the garbage collector, which may delete anything, leaves the pods of what bears it. Kubernetes
+itself writes it while it deletes, and asks no policy then. Whoever may delete nodes may write it.
+
+They share a policy, and in it one condition: for each policy whose conditions it looks at, the API server makes a copy
+of both objects. Run ``python -m manifests.marks`` after changing the job kinds.
 """
 
 import sys
@@ -12,34 +18,46 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.policies import policy, variables
-from manifests.registrations import job_rules
+from manifests.registrations import BY_NO_DRAINER, job_rules
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.visibility.http.group import GROUP
 
 TARGET: Final = Path(__file__).parent / "base" / "marks-policy.yaml"
 _WRITTEN: Final = f"metadata.?annotations[?'{names.TOP}'].orValue('')"
+_BEFORE: Final = f"(oldObject == null ? '' : oldObject.{_WRITTEN})"
+_MOVED: Final = f"object.{_WRITTEN} != '' && object.{_WRITTEN} != {_BEFORE}"
+_FINALIZED: Final = (
+    "'orphan' in object.metadata.?finalizers.orValue([])\n"
+    "&& (oldObject == null || !('orphan' in oldObject.metadata.?finalizers.orValue([])))\n"
+    f"&& {BY_NO_DRAINER}"
+)
 
 
 def documents(kinds: Sequence[JobKind]) -> list[dict[str, Any]]:
     """Return the policy and its binding."""
-    before = f"(oldObject == null ? '' : oldObject.{_WRITTEN})"
     asked = f"authorizer.group('{GROUP}').resource('workloads').namespace(request.namespace).name(object.metadata.name)"
     return policy(
         "ValidatingAdmissionPolicy",
-        "tutti-top",
+        "tutti-marks",
         job_rules(cel.families(kinds), "CREATE", "UPDATE"),
-        matchConditions=[{"name": "moved", "expression": f"object.{_WRITTEN} != '' && object.{_WRITTEN} != {before}"}],
-        variables=variables(may=f"{asked}.check('top').allowed()"),
+        matchConditions=[{"name": "newly-marked", "expression": f"{_MOVED}\n|| {_FINALIZED}\n"}],
+        variables=variables(moved=_MOVED, finalized=_FINALIZED, may=f"{asked}.check('top').allowed()"),
         validations=[
             {
-                "expression": "variables.may",
+                "expression": "!variables.moved || variables.may",
                 "messageExpression": (
                     f"request.userInfo.username + ' may not move jobs to the top ({names.TOP}): it needs "
                     f"the verb top on workloads.{GROUP} in namespace ' + request.namespace"
                 ),
                 "reason": "Forbidden",
-            }
+            },
+            {
+                "expression": "!variables.finalized",
+                "message": (
+                    "finalizer orphan would leave pods behind that hold quota and that nobody could stop; leave it out"
+                ),
+            },
         ],
     )
 

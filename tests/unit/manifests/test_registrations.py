@@ -449,7 +449,7 @@ def test_each_row_of_the_table_of_what_is_ours_is_kept_by_a_policy_on_each_of_it
         for name in by_place[place] if writer is not Writer.EDITOR else ():
             # A job's template keeps its annotations and gates to the webhook: without the label they mean nothing.
             if place is not Bearer.TEMPLATE or row.form is Form.LABEL:
-                held_by = "tutti-top" if writer is Writer.TOPPER else name
+                held_by = "tutti-marks" if writer is Writer.TOPPER else name
                 assert f"'{row.key}'" in policy_text(held_by), held_by
     if row.key in OWN_LABELS:
         for name in (*families, "tutti-marked-elsewhere", "tutti-marked-pods"):
