@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
+from manifests.registrations import BY_DRAINER
 from webhook.core.notation import names
 from webhook.fleet import lost
 from webhook.fleet.rules import multikueue, propagation
@@ -28,9 +29,10 @@ USER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{ACCOUNT}"
 _READ: Final = ["get", "list", "watch"]
 _RBAC: Final = "rbac.authorization.k8s.io"
 _POLICY: Final = "tutti-hub-copies-only"
-_RECORD: Final = "tutti-hub-keeps-dispatches"
-_HOME: Final = "tutti-hub-records-only"
+_HOME: Final = "tutti-hub-dispatches"
 Document = dict[str, Any]
+Rules = list[tuple[str, str]]
+"""What has to hold, and what is said where it does not."""
 
 
 def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
@@ -46,8 +48,7 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
         *_given("Role", [{**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [lost.LOST, lost.SILENT]}]),
         *(_object("v1", "ConfigMap", name, namespaced=True) for name in (lost.LOST, lost.SILENT)),
         *_read_checks(),
-        *_own_record(kinds),
-        *_records_only(kinds),
+        *_dispatches(kinds),
     ]
 
 
@@ -67,7 +68,16 @@ def in_member(kinds: Sequence[JobKind]) -> list[Document]:
     ]
 
 
-def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
+def _dispatches(kinds: Sequence[JobKind]) -> list[Document]:
+    """Who writes where a gang is, and what the account that does may write beside it."""
+    by_hub = f"request.userInfo.username == '{USER}'"
+    by_others = f"request.userInfo.username != '{USER}'"
+    judged = [(by_others, _own_record()), (by_hub, _records_only(kinds))]
+    # Of a built-in kind the API server stores annotations and finalizers that come with the status.
+    return _policy(_HOME, kinds, ["CREATE", "UPDATE"], judged, parts=("", "/status"))
+
+
+def _own_record() -> Rules:
     """Where a gang is decides what it holds in the hub, and whether it may be placed again: nobody else writes that."""
     kept = [f"'{names.DISPATCH}' in {it}.?metadata.?finalizers.orValue([])" for it in ("object", "oldObject")]
     told = [f"{cel.annotations_of(it)}[?'{names.DISPATCH}']" for it in ("object", "oldObject")]
@@ -75,15 +85,10 @@ def _own_record(kinds: Sequence[JobKind]) -> list[Document]:
         f"request.operation == 'CREATE' ? !({told[0]}.hasValue()) && !({kept[0]})\n"
         f": {told[0]} == {told[1]} && ({kept[0]}) == ({kept[1]})"
     )
-    others = (
-        f"request.userInfo.username != '{USER}' && !authorizer.group('').resource('nodes').check('delete').allowed()"
-    )
-    validations = [(rule, f"only the fleet's hub writes {names.DISPATCH}")]
-    # Of a built-in kind the API server stores annotations and finalizers that come with the status.
-    return _policy(_RECORD, kinds, ["CREATE", "UPDATE"], others, validations, parts=("", "/status"))
+    return [(f"({rule})\n|| {BY_DRAINER}", f"only the fleet's hub writes {names.DISPATCH}")]
 
 
-def _records_only(kinds: Sequence[JobKind]) -> list[Document]:
+def _records_only(kinds: Sequence[JobKind]) -> Rules:
     """Of a job that it places the hub writes its record and the status. What says so is what the webhook is not asked
     about (``cel.records_only``), and by what the hub itself knows its jobs (``placed_by_hub``).
     """
@@ -92,15 +97,13 @@ def _records_only(kinds: Sequence[JobKind]) -> list[Document]:
     same = "\n&& ".join(cel.same_but_status())
     by_status = "request.?subResource.orValue('') == 'status'"
     record = f"object.?status == oldObject.?status\n&& {cel.records_only()}"
-    validations = [
-        (managed, f"the account {ACCOUNT} writes only on jobs that it places"),
+    return [
+        (f"request.operation == 'UPDATE' && ({managed})", f"the account {ACCOUNT} writes only on jobs that it places"),
         (
             f"{by_status} ? (\n{same}\n) : (\n{record}\n)",
             f"the account {ACCOUNT} changes nothing of a job but {names.DISPATCH} and the status",
         ),
     ]
-    by_hub = f"request.userInfo.username == '{USER}'"
-    return _policy(_HOME, kinds, ["UPDATE"], by_hub, validations, parts=("", "/status"))
 
 
 def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
@@ -127,7 +130,7 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
         (f"request.operation != 'UPDATE' || ({' && '.join(same)})", "a hub changes nothing of a copy but its permit"),
     ]
     by_hub = f"request.userInfo.username == '{USER}'"
-    return _policy(_POLICY, kinds, ["CREATE", "UPDATE", "DELETE"], by_hub, validations)
+    return _policy(_POLICY, kinds, ["CREATE", "UPDATE", "DELETE"], [(by_hub, validations)])
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
@@ -147,14 +150,15 @@ def _policy(
     name: str,
     kinds: Sequence[JobKind],
     operations: list[str],
-    by: str,
-    validations: list[tuple[str, str]],
+    judged: Sequence[tuple[str, Rules]],
     *,
     parts: Sequence[str] = ("",),
 ) -> list[Document]:
-    """Return a policy for the kinds that a hub places, and its binding; ``by`` says of whose requests it judges.
+    """Return a policy for the kinds that a hub places, and its binding.
 
-    ``parts``: which of the kinds' subresources, the objects themselves being ``""``.
+    ``judged``: of whose requests it judges, and by what. ``parts``: which of the kinds' subresources, the objects
+    themselves being ``""``. What is refused is said in the one condition as well: of what meets it the API server makes
+    three copies more, and a hub writes all the time.
     """
     rules = [
         {
@@ -165,11 +169,18 @@ def _policy(
         }
         for family in placed(kinds)
     ]
+    refused = " ||\n".join(
+        f"{by} && !(\n{f'{chr(10)}&& '.join(f'({rule})' for rule, _ in validations)}\n)" for by, validations in judged
+    )
     spec = {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": rules},
-        "matchConditions": [{"name": "asked-by", "expression": by}],
-        "validations": [{"expression": rule, "message": message} for rule, message in validations],
+        "matchConditions": [{"name": "refused", "expression": f"{refused}\n"}],
+        "validations": [
+            {"expression": f"!({by}) || (\n{rule}\n)\n", "message": message}
+            for by, validations in judged
+            for rule, message in validations
+        ],
     }
     group = "admissionregistration.k8s.io"
     binding = {"policyName": name, "validationActions": ["Deny"]}

@@ -50,8 +50,9 @@ OPERATOR_NAMESPACES: Final = (
 TUTTI_QUEUE, KUEUE_QUEUE = names.QUEUE_LABELS
 RECONCILER: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:tutti-reconciler"
 HUB: Final = f"system:serviceaccount:{names.SYSTEM_NAMESPACE}:{HUB_ACCOUNT}"
-BY_NO_DRAINER: Final = "!authorizer.group('').resource('nodes').check('delete').allowed()"
-"""Whoever may delete nodes may leave orphans, the garbage collector among them."""
+BY_DRAINER: Final = "authorizer.group('').resource('nodes').check('delete').allowed()"
+"""Whoever may delete nodes may leave orphans, the garbage collector among them. Ask it last: it is a look at RBAC."""
+BY_NO_DRAINER: Final = f"!{BY_DRAINER}"
 MUTATE_TIMEOUT_SECONDS: Final = 2
 VALIDATE_TIMEOUT_SECONDS: Final = 3
 
