@@ -310,7 +310,7 @@ def test_what_an_admitted_job_made_is_not_deleted_from_above_its_pods(owner: Kub
         owner.refused("delete", "job", "set-workers-0", "--cascade=orphan"),
         owner.refused("delete", "--raw", f"/apis/batch/v1/namespaces/{owner.namespace}/jobs/set-workers-0"),
     ):  # two policies refuse it, and the API server tells of either
-        assert "pods of an admitted job go with it" in kept or "its controller would make it again" in kept, kept
+        assert "pods of an admitted job go with it" in kept or "controller would make it again" in kept, kept
     owner("delete", "job", "set-workers-0", "--wait=false")
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="its controller makes it again")
     owner("delete", "jobset", "set", "--wait=false")
@@ -328,7 +328,7 @@ def test_what_a_job_of_no_queue_made_is_not_deleted_from_above_its_pods_either(
         give_queue(admin, 2)
     else:
         admin("label", "namespace", admin.namespace, "tutti.dev/gated=policy")
-    again = "its controller would make it again"
+    again = "controller would make it again"
     wait_until(
         lambda: again in owner.refused("delete", "job", "old-workers-0", "--cascade=orphan", "--dry-run=server"),
         what="the policy is in force here",
