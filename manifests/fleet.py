@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
-from manifests.registrations import BY_DRAINER
+from manifests.rules import BY_DRAINER
 from webhook.core.notation import names
 from webhook.fleet import lost
 from webhook.fleet.rules import multikueue, propagation

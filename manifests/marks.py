@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.policies import policy, variables
-from manifests.registrations import BY_NO_DRAINER, job_rules
+from manifests.rules import BY_NO_DRAINER, job_rules
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.visibility.http.group import GROUP

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.cel import Family
-from manifests.registrations import classified, job_rules, rule, selector
+from manifests.rules import classified, job_rules, rule, selector
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS

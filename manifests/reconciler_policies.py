@@ -14,7 +14,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from manifests.policies import ACCOUNT, IN_GATED, any_of, policy, validation, variables
-from manifests.registrations import job_rules
+from manifests.rules import job_rules
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import FOLLOWERS
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS

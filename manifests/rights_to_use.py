@@ -20,7 +20,7 @@ from typing import Any, Final
 from manifests import cel, output
 from manifests.cel import Family
 from manifests.policies import NOT_OURS, any_of, block, parents_controllers, policy, validation, variables
-from manifests.registrations import job_rules, rule, selector
+from manifests.rules import job_rules, rule, selector
 from webhook.core.notation import names
 from webhook.dialects.kueue import objects as kueue
 from webhook.jobs.kinds.kind import JobKind

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from manifests import cel, output
 from manifests.policies import policy
-from manifests.registrations import UNQUEUED, job_rules, not_gated
+from manifests.rules import UNQUEUED, job_rules, not_gated
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 
