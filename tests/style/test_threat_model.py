@@ -41,7 +41,7 @@ def test_each_attack_in_the_tables_names_its_test() -> None:
 
 
 TOLD = (
-    f"told of anything {tally.EXPIRY_SECONDS:.0f} s later; at most {tally.ENTRIES_MAX:,} pods per namespace",
+    f"anything {tally.EXPIRY_SECONDS:.0f} s or more after the review; at most {tally.ENTRIES_MAX:,} pods per namespace",
     f"per namespace and {tally.ENTRIES_IN_ALL_MAX:,} in all",
     f"read no deeper than {LEVELS_MAX} levels",
     f"one of more than {groups.PODS_MAX:,} pods waits",
