@@ -66,6 +66,35 @@ async def test_a_sole_member_keeps_it_with_its_permit() -> None:
         assert await runs(world, name) == "a"
 
 
+async def held(world: Fleet, member: str, name: str) -> None:
+    """Have a member's administrator hold a copy that runs there."""
+    await world.members[member].patch("Job", name, {"spec": {"suspend": True}})
+
+
+async def test_one_that_is_held_in_its_member_is_offered_to_the_others_first() -> None:
+    async with members("a", "b", "c") as world:
+        await world.hub.cluster.create(job("usual"))
+        assert await runs(world, "usual") == "a"
+        await held(world, "a", "usual")
+        await asyncio.sleep(OFFER_SECONDS + 10)
+        assert await runs(world, "usual") == "b"
+        assert dispatch_of(await world.hub.get("Job", "usual") or {}).why == (
+            "a stopped it, and did not start it again in time"
+        )
+
+
+async def test_one_that_is_held_in_each_of_them_is_not_offered_to_one_twice_before_the_last() -> None:
+    async with members("a", "b", "c") as world:
+        await world.hub.cluster.create(job("usual"))
+        found = []
+        for _ in range(3):
+            found.append(await runs(world, "usual"))
+            await held(world, found[-1], "usual")
+            await asyncio.sleep(OFFER_SECONDS + 10)
+        assert found == ["a", "b", "c"]
+        assert await runs(world, "usual")
+
+
 async def test_it_is_not_taken_from_its_member_for_one_that_does_not_answer() -> None:
     async with members("a", "b") as world:
         await world.hub.cluster.create(job("usual-a"))

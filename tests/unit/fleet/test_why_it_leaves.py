@@ -40,7 +40,7 @@ async def loses_its_copy(world: Fleet) -> None:
         (is_let_run, "it has ended in a"),
         (is_suspended, "it is suspended in the hub"),
         (is_deleted, "it is being deleted in the hub"),
-        (loses_its_copy, "its copy in a was deleted there"),
+        (loses_its_copy, "a no longer has its copy, which was deleted there"),
     ],
 )
 async def test_a_gang_that_leaves_its_member_says_why(what: Callable[[Fleet], Awaitable[None]], why: str) -> None:
@@ -65,11 +65,12 @@ COPY = Copy("copy", "2", "hub", "job", Offer(1, 1), permitted=False)
 @pytest.mark.parametrize(
     ("copy", "why"),
     [
-        (None, "its copy in a was deleted there"),
-        ({"uid": "another"}, "its copy in a was deleted there"),
-        ({"given_up": True}, "a had heard nothing of the hub for too long, and stopped it"),
-        ({"deleting": True}, "its copy is being deleted in a"),
-        ({}, "a gave its room back before it was permitted"),
+        (None, "no longer has its copy, which was deleted there"),
+        ({"uid": "another"}, "no longer has its copy, which was deleted there"),
+        ({"given_up": True}, "had heard nothing of the hub for too long, and stopped it"),
+        ({"deleting": True}, "is deleting its copy"),
+        ({"permitted": True}, "stopped it, and did not start it again in time"),
+        ({}, "gave its room back before it was permitted"),
     ],
     ids=str,
 )

@@ -118,16 +118,19 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
 
 
 def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:
-    """Return, in words, why a gang that is to run is recalled from its member, in which this was seen."""
+    """Return what its member did, in words that follow its name, that a gang which is to run is recalled from it.
+
+    ``copy`` is what was seen there.
+    """
     if copy is None or copy.uid != dispatch.copy_uid:
-        return f"its copy in {dispatch.member} was deleted there"
+        return "no longer has its copy, which was deleted there"
     if copy.given_up:
-        return f"{dispatch.member} had heard nothing of the hub for too long, and stopped it"
+        return "had heard nothing of the hub for too long, and stopped it"
     if copy.deleting:
-        return f"its copy is being deleted in {dispatch.member}"
+        return "is deleting its copy"
     if copy.permitted:
-        return f"{dispatch.member} stopped it, and has had no room for it since"
-    return f"{dispatch.member} gave its room back before it was permitted"
+        return "stopped it, and did not start it again in time"
+    return "gave its room back before it was permitted"
 
 
 def is_copy(wish: Wish, copy: Copy) -> bool:

@@ -1,10 +1,10 @@
 """Which member one gang is offered to next: one where something has just ended, else one that has not said no yet.
 
-A member is asked by an offer, and its own Tutti says with numbers why the copy waits there. A member that said no is
-passed over at once while others have not been asked. Members are first asked for room as it is. When all have said no,
-one is asked again, for room at the cost of others too, and the gang stays there a while, in that member's queue. This
-is the member whose queue has booked the earliest start for the gang, if one has, otherwise the last. When each was
-asked so, the gang stays where it starts first, until that start was due.
+A member is asked by an offer, and its own Tutti says with numbers why the copy waits there. A member that said no, or
+had the gang and did not run it, is passed over at once while others have not been asked. Members are first asked for
+room as it is. When all have said no, one is asked again, for room at the cost of others too, and the gang stays there a
+while, in that member's queue. This is the member whose queue has booked the earliest start for the gang, if one has,
+otherwise the last. When each was asked so, the gang stays where it starts first, until that start was due.
 
 A gang that was told no goes only to a member that has not said no in this round, so one round has no more offers than
 there are members, and one for room at the cost of others. Only room that frees adds one. Nobody waits for a member that
@@ -84,11 +84,15 @@ class Choice:
         """Take in a member's word on why the gang waits there, if it has said any, and on when it will start."""
         self._now = now
         if why:
-            self._said[member] = f"says {why}"
-            self._asked.add(member)
-            self._starts.pop(member, None)
+            self.failed_by(member, f"says {why}")
             if starts_at is not None:
                 self._starts[member] = starts_at
+
+    def failed_by(self, member: str, why: str) -> None:
+        """Note why a member does not run the gang, in words that follow its name: the others are asked before it."""
+        self._said[member] = why
+        self._asked.add(member)
+        self._starts.pop(member, None)
 
     def gives_up(
         self,

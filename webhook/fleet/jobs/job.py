@@ -320,8 +320,8 @@ class FleetJob:
                         ended = dispatch.recalled(f"it has ended in {dispatch.member}")
                         await self._delete(await self.own.write(job, ended), dispatch, found)
                 case HubStep.RECALL:
-                    why = why_unwanted(kind, job) or why_recalled(dispatch, copy)
-                    await self._delete(await self.own.write(job, dispatch.recalled(why)), dispatch, found)
+                    recalled = dispatch.recalled(self._why_recalled(job, dispatch, copy))
+                    await self._delete(await self.own.write(job, recalled), dispatch, found)
                 case HubStep.FAIL_OVER:
                     failed = dispatch.failed_over(f"it failed in {dispatch.member}")
                     await self._delete(await self.own.write(job, failed), dispatch, found)
@@ -364,6 +364,13 @@ class FleetJob:
             now = asyncio.get_running_loop().time()
             self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
         return HubStep.NOTHING
+
+    def _why_recalled(self, job: Mapping[str, Any], dispatch: Dispatch, copy: Copy | None) -> str:
+        if why := why_unwanted(self._kind, job):
+            return why
+        # What was done to this copy there may be done to the next one.
+        self.choice.failed_by(dispatch.member, did := why_recalled(dispatch, copy))
+        return f"{dispatch.member} {did}"
 
     def _hears(self, refused: str) -> None:
         """Take in why its member did not take what was written there last."""
