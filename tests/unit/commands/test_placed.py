@@ -48,6 +48,10 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
         ),
         (job(record("granted", why=WHY)), [("member", "left has it"), ("elsewhere", WHY)]),
         (
+            job(record("granted", waits="refuses its permit (403 Forbidden), and is asked every 5 s")),
+            [("member", "it is granted to left, which refuses its permit (403 Forbidden), and is asked every 5 s")],
+        ),
+        (
             job(record("granted")) | {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}},
             [("member", f"left has it, and has stopped it for now: {DESCRIBE}")],
         ),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.commands.show.placed import lines
-from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, Unavailable
 from webhook.fleet.jobs.leaving import LONG_SECONDS, kept_by
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS
 from webhook.fleet.members.copies import dispatch_of
@@ -19,7 +19,9 @@ REFUSALS = [
     Forbidden(403, "Forbidden", 'jobs.batch "train" is forbidden: no deletions on Thursdays'),
     Invalid(422, "Invalid", 'jobs.batch "train" is forbidden: no deletions on Thursdays'),
     Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
+    Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request: no deletions on Thursdays'),
 ]
+PERMIT_REFUSALS = [each for each in REFUSALS if not isinstance(each, Invalid)]
 
 
 async def runs(world: Fleet) -> bool:
@@ -54,7 +56,9 @@ def refuse(world: Fleet, method: str, answer: ApiError) -> list[str]:
     return asked
 
 
-@pytest.mark.parametrize("answer", REFUSALS, ids=["by a policy", "by a schema", "for want of a webhook"])
+@pytest.mark.parametrize(
+    "answer", REFUSALS, ids=["by a policy", "by a schema", "for want of a webhook", "as if it had moved on"]
+)
 async def test_a_refused_deletion_is_told_at_once_and_tried_now_and_then_until_it_is_not(answer: ApiError) -> None:
     async with fleet("a", "b") as world:
         await world.hub.cluster.create(plain_job(runtime="6000s"))
@@ -72,7 +76,7 @@ async def test_a_refused_deletion_is_told_at_once_and_tried_now_and_then_until_i
         await world.until(lambda: gone(world), 60)
 
 
-@pytest.mark.parametrize("answer", [REFUSALS[0], REFUSALS[2]], ids=["by a policy", "for want of a webhook"])
+@pytest.mark.parametrize("answer", PERMIT_REFUSALS, ids=["by a policy", "for want of a webhook", "as if it moved on"])
 async def test_a_refused_permit_is_tried_now_and_then(answer: ApiError) -> None:
     async with fleet("a") as world:
         asked = refuse(world, "PATCH", answer)
@@ -81,7 +85,7 @@ async def test_a_refused_permit_is_tried_now_and_then(answer: ApiError) -> None:
         assert 1 < len(asked) <= 60 / REFUSED_SECONDS + 4
 
 
-@pytest.mark.parametrize("answer", [REFUSALS[0], REFUSALS[2]], ids=["by a policy", "for want of a webhook"])
+@pytest.mark.parametrize("answer", PERMIT_REFUSALS, ids=["by a policy", "for want of a webhook", "as if it moved on"])
 async def test_a_gang_whose_permit_is_refused_goes_to_another_member_and_says_why(answer: ApiError) -> None:
     async with fleet("a", "b") as world:
         asked = refuse(world, "PATCH", answer)
@@ -92,7 +96,21 @@ async def test_a_gang_whose_permit_is_refused_goes_to_another_member_and_says_wh
 
         await world.until(elsewhere, 90)
         assert asked
-        assert f"a says it takes no permit: {answer}" in dispatch_of(await world.hub.get("Job", "train") or {}).why
+        assert f"a refused its permit ({answer})" in dispatch_of(await world.hub.get("Job", "train") or {}).why
+
+
+async def test_a_gang_whose_permit_is_refused_says_so_where_it_is_granted_and_no_longer_once_it_is_not() -> None:
+    async with fleet("a") as world:
+        honest, _ = world.links["a"].request, refuse(world, "PATCH", REFUSALS[0])
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        await asyncio.sleep(10)
+        assert await explained(world) == (
+            f"it is granted to a, which refuses its permit ({REFUSALS[0]}), and is asked every {REFUSED_SECONDS:.0f} s"
+        )
+        world.links["a"].request = honest  # type: ignore[method-assign]
+        await world.until(lambda: runs(world))
+        await asyncio.sleep(5)
+        assert await explained(world) == "a has it"
 
 
 async def test_the_pods_and_finalizers_that_keep_a_gang_are_named() -> None:

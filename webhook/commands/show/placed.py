@@ -55,6 +55,8 @@ def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
 def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
     if dispatch.phase is DispatchPhase.OFFERED and dispatch.waits:
         return f"{dispatch.member} is asked for room, and {dispatch.waits}"
+    if dispatch.phase is DispatchPhase.GRANTED and dispatch.waits:
+        return f"it is granted to {dispatch.member}, which {dispatch.waits}"
     if dispatch.phase is DispatchPhase.RECALLED and dispatch.waits:
         return f"it leaves {dispatch.member}: {dispatch.why}; {dispatch.member} {dispatch.waits}"
     if dispatch.phase is DispatchPhase.GRANTED and status.has_condition(job, "Suspended"):

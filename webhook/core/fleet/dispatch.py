@@ -100,7 +100,10 @@ class Dispatch:
     stops_after_seconds: int = 0
     """How long its member promised at the grant to run it without a word of the hub; 0: it promised nothing."""
     waits: str = ""
-    """Where that takes long: why it still waits in the member that was asked for room, or is in the one it leaves."""
+    """Where that takes long: why it still waits in the member that was asked for room, or is in the one it leaves.
+
+    Of one that is granted: how its member refuses the permit.
+    """
     suspended_by: str = ""
     """Of a gang that is nowhere: the user's policy by which it is offered to nobody, so that it needs no slot."""
 
@@ -152,7 +155,7 @@ class Dispatch:
 
     def recalled(self, why: str) -> "Dispatch":
         """Return it on its way out of its member."""
-        return replace(self, phase=self._after(Event.RECALL), why=why)
+        return replace(self, phase=self._after(Event.RECALL), why=why, waits="")
 
     def failed_over(self, why: str) -> "Dispatch":
         """Return it on its way out of a member in which it failed, to be tried in others."""

@@ -33,7 +33,7 @@ from webhook.fleet.jobs.leaving import Leaving
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
-from webhook.fleet.jobs.refusal import Refusal
+from webhook.fleet.jobs.refusal import REFUSED_SECONDS, Refusal
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.copies import (
     copy_made,
@@ -368,18 +368,18 @@ class FleetJob:
     def _why_recalled(self, job: Mapping[str, Any], dispatch: Dispatch, copy: Copy | None) -> str:
         if why := why_unwanted(self._kind, job):
             return why
+        refused = self._refusal.of_permit(dispatch, copy)
+        did = f"refused its permit ({refused})" if refused else why_recalled(dispatch, copy)
         # What was done to this copy there may be done to the next one.
-        self.choice.failed_by(dispatch.member, did := why_recalled(dispatch, copy))
+        self.choice.failed_by(dispatch.member, did)
         return f"{dispatch.member} {did}"
 
     def _hears(self, refused: str) -> None:
         """Take in why its member did not take what was written there last."""
         record = self.own.record
-        # What was only offered is offered to another member at once, if there is one.
+        # What was only offered is offered to another member at once, if there is one; once its permit is refused, the
+        # member gives the room back in time, and is asked after the others then.
         self._refused(record).heard(record.offer, refused, asyncio.get_running_loop().time())
-        if record.phase is DispatchPhase.GRANTED:
-            # The member gives the room back in time, and is asked after the others then.
-            self.choice.hears(record.member, f"it takes no permit: {refused}", None, self._fleet.clock.now())
 
     def _refused(self, dispatch: Dispatch) -> Refusal:
         return self._leaving.refusal if dispatch.phase is DispatchPhase.RECALLED else self._refusal
@@ -396,14 +396,23 @@ class FleetJob:
                 await self.own.write(job, noted)
         elif dispatch.phase is DispatchPhase.OFFERED and self._offered is not None:
             long = asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS
-            if long and (why := self._telling.word(dispatch.waits, self.choice.word(dispatch.member, self._refusals))):
-                await self.own.write(job, replace(dispatch, waits=why))
+            if long:
+                await self._note_waits(job, dispatch, self.choice.word(dispatch.member, self._refusals))
+        elif dispatch.phase is DispatchPhase.GRANTED and found is not None:
+            if refused := self._refusal.of_permit(dispatch, copy := found.sight.copy):
+                said = f"refuses its permit ({refused}), and is asked every {REFUSED_SECONDS:.0f} s"
+                await self._note_waits(job, dispatch, said)
+            elif dispatch.waits and copy is not None and copy.permitted:
+                await self.own.write(job, replace(dispatch, waits=""))
         elif dispatch.phase is DispatchPhase.RECALLED and found is not None and found.sight.cluster == dispatch.cluster:
             member = self._fleet.member(dispatch.member)
             if said := await self._leaving.words(member, self.namespace, dispatch, found):
-                if why := self._telling.word(dispatch.waits, said):
-                    await self.own.write(job, replace(dispatch, waits=why))
+                await self._note_waits(job, dispatch, said)
                 await self._telling.hourly(KEPT, lambda now: kept(self._kind, job, dispatch, said, now))
+
+    async def _note_waits(self, job: Mapping[str, Any], dispatch: Dispatch, said: str) -> None:
+        if why := self._telling.word(dispatch.waits, said):
+            await self.own.write(job, replace(dispatch, waits=why))
 
     def _why(self, offered_to: str = "") -> str:
         return self.choice.told(self._refusals, offered_to)

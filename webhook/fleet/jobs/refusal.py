@@ -3,7 +3,8 @@
 from math import inf
 from typing import Final
 
-from webhook.core.fleet.dispatch import NO_OFFER, Offer
+from webhook.core.fleet.dispatch import NO_OFFER, Dispatch, DispatchPhase, Offer
+from webhook.core.fleet.sight import Copy
 
 REFUSED_SECONDS: Final = 5.0
 """After which the same offer is tried there once more: whoever refuses it may have mended it."""
@@ -24,6 +25,11 @@ class Refusal:
     def words(self, offer: Offer) -> str:
         """Return what was said of an offer; nothing where its copy was not refused."""
         return self._words if offer == self._offer else ""
+
+    def of_permit(self, dispatch: Dispatch, copy: Copy | None) -> str:
+        """Return how the member refuses the permit of a granted copy; nothing where it does not."""
+        granted = dispatch.phase is DispatchPhase.GRANTED and copy is not None and copy.uid == dispatch.copy_uid
+        return self.words(dispatch.offer) if granted and copy is not None and not copy.permitted else ""
 
     def rests(self, offer: Offer, now: float) -> bool:
         """Return whether it is too early to try the offer once more."""

@@ -172,6 +172,14 @@ def found_copy(kind: JobKind, obj: Mapping[str, Any]) -> FoundCopy:
     return FoundCopy(kind, namespace, name, copy_read(kind, obj))
 
 
+def collected_with(pod: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return (kind, name) of what a pod is of, if it is being collected with that."""
+    if paths.find(pod, ("metadata", "deletionTimestamp")) is None:
+        return set()
+    owners = items(paths.find(pod, ("metadata", "ownerReferences")))
+    return {(text(paths.find(each, ("kind",))), text(paths.find(each, ("name",)))) for each in owners}
+
+
 def noted(uid: str, version: str, note: str) -> Patch:
     """Return the patch that writes the one annotation of a copy that a hub may write, while it is as it was read."""
     return [

@@ -28,7 +28,7 @@ from webhook.core.notation import names
 from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
 from webhook.fleet.members import answers
-from webhook.fleet.members.copies import FoundCopy, JobName, copy_read, found_copy, noted, offer_text
+from webhook.fleet.members.copies import FoundCopy, JobName, collected_with, copy_read, found_copy, noted, offer_text
 from webhook.fleet.members.health import Health
 from webhook.fleet.members.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
@@ -36,7 +36,7 @@ from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, METADATA, Api
 from webhook.kube.list_watch import PAGE_SIZE
 from webhook.untyped import paths
-from webhook.untyped.values import items, seconds, text
+from webhook.untyped.values import seconds, text
 from webhook.wire.times import micro_time_text
 
 log = structlog.get_logger(__name__)
@@ -53,6 +53,7 @@ WORDS: Final = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
 """Answers to a write that say of it alone why it is not stored, but for a token that nobody knows."""
 PROMISED_SECONDS: Final = 60.0
 """A promise counts when it was given for a renewal no older than this, nor later by a clock that was set back since."""
+_JSON: Final = "application/json"
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
@@ -180,7 +181,7 @@ class Member:
         cluster, found, ledger = await asyncio.gather(
             self.cluster(),
             self._get(object_path(kind, namespace, name)),
-            self._ledger() if phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED) else _nothing(),
+            self._ledger() if phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED) else asyncio.sleep(0),
         )
         copy = None if found is None else copy_read(kind, found)
         if phase is DispatchPhase.GRANTED and copy is not None and not copy.permitted:
@@ -262,17 +263,9 @@ class Member:
             named = {(kind.kind, name): kind.feed for kind, where, name in jobs if where == namespace}
             with contextlib.suppress(NotFound):
                 async for pod in self._objects(path, of_gangs, answers.LONG):
-                    owners = self._collected_with(pod) & named.keys()
+                    owners = collected_with(pod) & named.keys()
                     left |= {(named[owner], namespace, owner[1]) for owner in owners}
         return left
-
-    @staticmethod
-    def _collected_with(pod: Mapping[str, Any]) -> set[tuple[str, str]]:
-        """Return (kind, name) of what a pod is of, if it is being collected with that."""
-        if paths.find(pod, ("metadata", "deletionTimestamp")) is None:
-            return set()
-        owners = items(paths.find(pod, ("metadata", "ownerReferences")))
-        return {(text(paths.find(each, ("kind",))), text(paths.find(each, ("name",)))) for each in owners}
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -287,22 +280,24 @@ class Member:
         Returns None where the copy is not as the record says.
         """
         permit = permit_text(offer_text(job, dispatch.offer), dispatch.copy_uid)
-        patch = noted(dispatch.copy_uid, dispatch.copy_version, permit)
-        return await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
+        only = dispatch.copy_uid, dispatch.copy_version
+        path, patch = object_path(kind, namespace, name), orjson.dumps(noted(*only, permit))
+        return await self._write("PATCH", path, patch, JSON_PATCH, only)
 
     async def revoke(self, kind: JobKind, namespace: str, name: str, copy: Copy) -> Written | None:
         """Write to a copy, so that no permit reaches it that is on its way (rule P4).
 
         Returns None where it is not as it was read.
         """
-        patch = noted(copy.uid, copy.version, revoked_text(copy.version))
-        return await self._write("PATCH", object_path(kind, namespace, name), orjson.dumps(patch), JSON_PATCH)
+        only = copy.uid, copy.version
+        path, patch = object_path(kind, namespace, name), orjson.dumps(noted(*only, revoked_text(copy.version)))
+        return await self._write("PATCH", path, patch, JSON_PATCH, only)
 
     async def delete(self, kind: JobKind, namespace: str, name: str, copy: Copy, *, as_read: bool) -> None:
         """Delete a copy by its uid; ``as_read``: only in the version that was read."""
         only = {"uid": copy.uid} | ({"resourceVersion": copy.version} if as_read else {})
-        body = {"propagationPolicy": "Background", "preconditions": only}
-        await self._write("DELETE", object_path(kind, namespace, name), orjson.dumps(body))
+        path, body = object_path(kind, namespace, name), {"propagationPolicy": "Background", "preconditions": only}
+        await self._write("DELETE", path, orjson.dumps(body), only=(copy.uid, copy.version if as_read else ""))
 
     async def renew(self, hub: str, now: float) -> None:
         """Show the member that the hub is there, and take note of what it promises. Raises NoAnswer, Refused."""
@@ -404,10 +399,22 @@ class Member:
             raise NoAnswer(f"{self.name}: its answer is no object: {error}") from error
         return found if isinstance(found, dict) else None
 
+    async def _stands(self, path: str, only: tuple[str, str]) -> bool:
+        """Return whether an object is still as a write was bound to, so that what was called a conflict is a refusal.
+
+        An admission webhook may refuse by any status.
+        """
+        metadata = paths.find_mapping(await self._get(path), ("metadata",))
+        is_there = metadata.get("uid") == only[0] and metadata.get("deletionTimestamp") is None
+        return is_there and only[1] in ("", metadata.get("resourceVersion"))
+
     async def _write(
-        self, method: str, path: str, body: bytes, content_type: str = "application/json"
+        self, method: str, path: str, body: bytes, content_type: str = _JSON, only: tuple[str, str] | None = None
     ) -> Written | None:
-        """Return what is stored; None where it is to be read again. Raises NoAnswer, Refused."""
+        """Return what is stored; None where it is to be read again. Raises NoAnswer, Refused.
+
+        ``only`` is the uid that it is bound to, and the version if that is not empty.
+        """
         try:
             answer = await self._asked(
                 self._api.request(
@@ -425,6 +432,7 @@ class Member:
             # That an object is not there, or not as it was read, is a word of its own only where it was to be made.
             is_word = isinstance(error, Invalid | NotFound) and method == "POST"
             is_word |= isinstance(error, Invalid) and method == "DELETE"
+            is_word |= isinstance(error, Conflict) and only is not None and await self._stands(path, only)
             if is_word or isinstance(error, Forbidden | Unavailable):
                 log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
                 # Where its kind is missing there, only the path says which.
@@ -486,7 +494,3 @@ def _pods_of(namespace: str, uid: str) -> tuple[str, dict[str, str]]:
 
 def _data(config_map: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in paths.find_mapping(config_map, ("data",)).items()}
-
-
-async def _nothing() -> None:
-    return None
