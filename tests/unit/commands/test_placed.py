@@ -114,6 +114,7 @@ async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
     assert "member     left has it" in out.getvalue()
     assert f"elsewhere  {WHY}" in out.getvalue()
     assert "0 of 2 exist" not in out.getvalue()
+    assert "0 exist of 2 pods" not in out.getvalue()
 
 
 def test_a_job_of_no_queue_is_shown_with_its_member() -> None:

@@ -74,7 +74,8 @@ def print_workload(console: Console, document: Document, now: float, in_members:
     for condition in status["conditions"]:
         if condition["status"] == "True" and condition["type"] in ("Evicted", "Finished"):
             lines.add_row(condition["type"].lower(), escape(f"{condition['reason']}: {condition['message']}"))
-        if condition["type"] == "PodsReady" and condition["status"] == "False":
+        # Of a job that a hub places there are no pods here; the line of its member says what it waits for.
+        if condition["type"] == "PodsReady" and condition["status"] == "False" and in_members is None:
             lines.add_row("why", escape(f"{condition['reason']}: {condition['message']}"))
     if "requeueAt" in status.get("requeueState", {}):
         lines.add_row("again at", f"{status['requeueState']['requeueAt']} (attempt {status['requeueState']['count']})")
