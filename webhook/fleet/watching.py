@@ -128,9 +128,12 @@ class SetUpFeed:
         queues, local, checks, configs, clusters = (
             self.informers[plural, self.version_of(plural)].records.values() for plural in multikueue.READERS
         )
+        by_namespace: dict[str, dict[str, Named]] = {}
+        for each in local:
+            by_namespace.setdefault(each.namespace, {})[each.name] = each
         return SetUp(
             {each.name: each for each in queues},
-            {(each.namespace, each.name): each for each in local},
+            by_namespace,
             {each.name: each for each in checks},
             {each.name: each for each in configs},
             {each.name: each for each in clusters},

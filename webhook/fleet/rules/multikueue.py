@@ -141,14 +141,15 @@ class SetUp:
     """All objects together."""
 
     queues: Mapping[str, Named] = field(default_factory=dict)
-    local_queues: Mapping[tuple[str, str], Named] = field(default_factory=dict)
+    local_queues: Mapping[str, Mapping[str, Named]] = field(default_factory=dict)
+    """By namespace, then by name: each look at a job asks whether its namespace has any."""
     checks: Mapping[str, Named] = field(default_factory=dict)
     configs: Mapping[str, Named] = field(default_factory=dict)
     clusters: Mapping[str, Named] = field(default_factory=dict)
 
     def members_of(self, namespace: str, local_queue: str) -> frozenset[str] | None:
         """Return the members that jobs of a LocalQueue may be placed in; None: its queue does not say."""
-        local = self.local_queues.get((namespace, local_queue))
+        local = self.local_queues.get(namespace, {}).get(local_queue)
         queue = self.queues.get(local.names[0]) if local is not None and local.names else None
         if queue is None or not queue.names:
             return None
@@ -157,7 +158,7 @@ class SetUp:
 
     def has_queues(self, namespace: str) -> bool:
         """Return whether the hub counts the jobs of a namespace, of those that name a queue."""
-        return any(where == namespace for where, _ in self.local_queues)
+        return namespace in self.local_queues
 
     def condition_of_check(self, check: Named, active: Collection[str]) -> Condition:
         """Return what a check says of itself while these clusters are active."""

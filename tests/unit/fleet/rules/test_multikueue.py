@@ -1,5 +1,6 @@
 """MultiKueue's objects: where the jobs of a queue may run, and what the objects say of themselves."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 import yaml
 
 from webhook.fleet.rules import multikueue
-from webhook.fleet.rules.multikueue import Condition, Named, SetUp
+from webhook.fleet.rules.multikueue import Condition, SetUp
 
 PAGE = list(yaml.safe_load_all((Path(__file__).parents[4] / "examples/fleet/multikueue.yaml").read_text()))
 WORKER = "multikueue-test-worker1"
@@ -26,11 +27,12 @@ def older(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def set_up(objects: list[dict[str, Any]]) -> SetUp:
-    made: dict[str, dict[Any, Named]] = {name: {} for name in FIELDS}
+    made: dict[str, dict[str, Any]] = {name: {} for name in FIELDS}
     for field, kind, read in zip(FIELDS, KINDS, multikueue.READERS.values(), strict=True):
         for each in (read(obj) for obj in objects if obj["kind"] == kind):
             if each is not None:
-                made[field][(each.namespace, each.name) if field == "local_queues" else each.name] = each
+                into = made[field].setdefault(each.namespace, {}) if field == "local_queues" else made[field]
+                into[each.name] = each
     return SetUp(**made)
 
 
@@ -45,6 +47,20 @@ def test_the_jobs_of_the_pages_queue_may_run_in_its_worker_alone(version: str) -
     assert whole.members_of("default", "other") is None, "it names no check"
     assert whole.clusters[WORKER].names == ("worker1-secret",)
     assert not whole.clusters[WORKER].problem
+
+
+class Unwalked(dict[Any, Any]):
+    """A map that may be asked, and not walked through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("it has thousands of entries")
+
+
+def test_whether_a_namespace_has_queues_is_one_lookup() -> None:
+    found = set_up(PAGE)
+    whole = replace(found, local_queues=Unwalked(found.local_queues))
+    assert whole.has_queues("default")
+    assert not whole.has_queues("other")
 
 
 @pytest.mark.parametrize("kind", ["AdmissionCheck", "MultiKueueConfig"])
