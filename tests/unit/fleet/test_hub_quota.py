@@ -182,6 +182,11 @@ def without_a_queue(name: str) -> dict[str, Any]:
     return made
 
 
+async def events_of(world: Fleet, reason: str) -> list[dict[str, Any]]:
+    listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+    return [each for each in orjson.loads(listed)["items"] if each["reason"] == reason]
+
+
 async def test_a_job_of_no_queue_does_not_run_past_the_quota_of_a_hub_with_queues() -> None:
     async with fleet("a", "b", hub_policy=POLICY) as world:
         await with_default_queues(world)
@@ -193,8 +198,11 @@ async def test_a_job_of_no_queue_does_not_run_past_the_quota_of_a_hub_with_queue
         assert not [side for side in world.members.values() if await side.get("Job", "loose")]
         said = dict(lines(KINDS["Job.batch"], found or {}))["member"]
         assert said.startswith(
-            "none yet: the hub has queues for its namespace, and it names none: create it again with the label "
+            "none yet: the hub has queues for its namespace, and it names none: recreate it with the label "
         )
+        (event,) = await events_of(world, "QueueMissing")
+        assert event["involvedObject"]["name"] == "loose"
+        assert event["message"].endswith("Recreate it with the label kueue.x-k8s.io/queue-name")
 
 
 @pytest.mark.parametrize("policy", [[], POLICY[:-1]], ids=["anywhere", "for the namespace"])

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.commands.show.placed import lines
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, Unavailable
-from webhook.fleet.jobs.leaving import LONG_SECONDS, kept_by
+from webhook.fleet.jobs.leaving import AGAIN_SECONDS, LONG_SECONDS, LOOK_SECONDS, kept_by
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
@@ -134,6 +134,27 @@ async def test_the_pods_and_finalizers_that_keep_a_gang_are_named() -> None:
         )
         await world.members["a"].keep_pod(second, [])
         await world.until(lambda: gone(world), 60)
+
+
+async def test_a_gang_that_is_kept_long_is_looked_at_now_and_then_and_seen_to_go_within_seconds() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        await world.until(lambda: runs(world))
+        (first, *_), link = await world.members["a"].pods(), world.links["a"]
+        await world.members["a"].keep_pod(first, ["example.org/slow"])
+        await world.hub.delete("Job", "train")
+        await asyncio.sleep(LONG_SECONDS)
+        honest, looks = link.request, list[str]()
+
+        async def request(used: str, path: str, **how: Any) -> bytes:
+            looks.extend([path] if path.endswith("/jobs/train") else [])
+            return await honest(used, path, **how)
+
+        link.request = request  # type: ignore[method-assign]
+        await asyncio.sleep(60)
+        assert 60 / AGAIN_SECONDS <= len(looks) <= 60 / LOOK_SECONDS + 60 / AGAIN_SECONDS + 2
+        await world.members["a"].keep_pod(first, [])
+        await world.until(lambda: gone(world), LOOK_SECONDS + 2)
 
 
 async def test_the_finalizer_that_keeps_a_copy_is_named() -> None:

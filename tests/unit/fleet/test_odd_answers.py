@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.notation import names
-from webhook.errors import ApiError, Forbidden, Invalid, NotFound, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.fleet.jobs.allowance import AT_ONCE, EACH_SECONDS
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS
 from webhook.fleet.members.copies import dispatch_of
@@ -128,8 +128,9 @@ REFUSALS = [
     Invalid(422, "Invalid", "spec.template: field is immutable on Thursdays"),
     Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
     NotFound(404, "NotFound", 'namespaces "team-a" not found on Thursdays'),
+    Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request: no copies on Thursdays'),
 ]
-WHY = ["by a policy", "by a schema", "for want of a webhook", "for want of a namespace"]
+WHY = ["by a policy", "by a schema", "for want of a webhook", "for want of a namespace", "as if it were there"]
 REFUSED = pytest.mark.parametrize("answer", REFUSALS, ids=WHY)
 
 

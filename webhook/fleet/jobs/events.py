@@ -15,6 +15,7 @@ UNREADABLE: Final = "DispatchUnreadable"
 CHANGED: Final = "MemberChanged"
 SILENT: Final = "MemberSilent"
 KEPT: Final = "MemberKeepsJob"
+QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
@@ -69,6 +70,16 @@ def kept(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, no
     )
     told = {"reason": KEPT, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"kept.{int(now // 3600)}", now) | told
+
+
+def queue_missing(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Return the event that a job which names no queue is placed in no member, for the hub has queues; one an hour."""
+    message = (
+        "The hub has queues for this namespace, and the job names none, so it is offered to no member. Recreate it "
+        f"with the label {names.QUEUE_LABELS[1]}"
+    )
+    told = {"reason": QUEUE_MISSING, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"queue.{int(now // 3600)}", now) | told
 
 
 def status_refused(kind: JobKind, job: Mapping[str, Any], member: str, why: str, now: float) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from webhook.core.notation.names import QUEUE_LABELS
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
-from webhook.fleet.jobs.events import KEPT, UNREADABLE, kept, unreadable
+from webhook.fleet.jobs.events import KEPT, QUEUE_MISSING, UNREADABLE, kept, queue_missing, unreadable
 from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.leaving import Leaving
@@ -120,7 +120,7 @@ class FleetJob:
             if settled := replace(dispatch, why="", waits="") == replace(before, why="", waits=""):
                 break
         self.waits_for = dispatch.member if dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.RECALLED) else ""
-        self.look_at_seconds = 0.0 if dispatch.phase is DispatchPhase.RECALLED else inf
+        self.look_at_seconds = self._leaving.look_at(dispatch) if dispatch.phase is DispatchPhase.RECALLED else inf
         if not settled:
             return HubStep.NOTHING
         if found is not None and found.sight.copy is not None:
@@ -186,7 +186,7 @@ class FleetJob:
             return None
         if self._uncounted:
             # In a member it might wait in a default queue, and run past the hub's quota.
-            why = f"has queues for its namespace, and it names none: create it again with the label {QUEUE_LABELS[1]}"
+            why = f"has queues for its namespace, and it names none: recreate it with the label {QUEUE_LABELS[1]}"
             self._refusals["the hub"] = why
             return None
         candidates = self._candidates(dispatch)
@@ -394,6 +394,8 @@ class FleetJob:
             by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
             if (noted := replace(dispatch, why=why or dispatch.why, suspended_by=by)) != dispatch:
                 await self.own.write(job, noted)
+            if self._uncounted and self._refusals:
+                await self._telling.hourly(QUEUE_MISSING, lambda now: queue_missing(self._kind, job, now))
         elif dispatch.phase is DispatchPhase.OFFERED and self._offered is not None:
             long = asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS
             if long:

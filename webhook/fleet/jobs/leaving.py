@@ -14,6 +14,10 @@ from webhook.untyped.values import items, text
 LONG_SECONDS: Final = 40.0
 """So long nobody asks what keeps it: pods have 30 s to end, unless they say otherwise."""
 AGAIN_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = REFUSED_SECONDS / 2
+"""At most from one look to the next, so that what was refused is tried as often as is said."""
+LOOK_EACH: Final = 0.1
+"""From one look to the next, of the time that it has taken so far: what ends soon is seen soon."""
 NAMED_MAX: Final = 3
 """Pods, or finalizers of one object, that are named."""
 NAME_CHARACTERS: Final = 63
@@ -26,9 +30,21 @@ class Leaving:
         self.refusal = Refusal()
         """Of the deletion of its copy."""
         self._offer = NO_OFFER
+        self._since = inf
+        """Loop time at which it was first seen to be on its way out."""
         self._ask_at = inf
         """Loop time at which to ask what keeps it."""
         self._words = ""
+
+    def look_at(self, dispatch: Dispatch) -> float:
+        """Return the loop time at which to look again at a recalled gang, for what no watch tells: pods that go."""
+        now = asyncio.get_running_loop().time()
+        self._begin(dispatch, now)
+        return now + min(LOOK_SECONDS, LOOK_EACH * (now - self._since))
+
+    def _begin(self, dispatch: Dispatch, now: float) -> None:
+        if self._offer != dispatch.offer:
+            self._offer, self._since, self._ask_at, self._words = dispatch.offer, now, now + LONG_SECONDS, ""
 
     async def words(self, member: Member, namespace: str, dispatch: Dispatch, found: Look | None) -> str:
         """Return what keeps a recalled gang in its member; nothing where that is not known, or is no news yet.
@@ -36,8 +52,7 @@ class Leaving:
         Raises NoAnswer.
         """
         now = asyncio.get_running_loop().time()
-        if self._offer != dispatch.offer:
-            self._offer, self._ask_at, self._words = dispatch.offer, now + LONG_SECONDS, ""
+        self._begin(dispatch, now)
         copy = None if found is None or found.sight.copy is None else found.sight.copy
         stands = copy is not None and copy.uid == dispatch.copy_uid
         if stands and copy is not None and not copy.deleting:

@@ -53,6 +53,7 @@ WORDS: Final = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
 """Answers to a write that say of it alone why it is not stored, but for a token that nobody knows."""
 PROMISED_SECONDS: Final = 60.0
 """A promise counts when it was given for a renewal no older than this, nor later by a clock that was set back since."""
+_TAKEN: Final = "AlreadyExists"
 _JSON: Final = "application/json"
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
@@ -432,6 +433,7 @@ class Member:
             # That an object is not there, or not as it was read, is a word of its own only where it was to be made.
             is_word = isinstance(error, Invalid | NotFound) and method == "POST"
             is_word |= isinstance(error, Invalid) and method == "DELETE"
+            is_word |= isinstance(error, Conflict) and method == "POST" and error.reason != _TAKEN
             is_word |= isinstance(error, Conflict) and only is not None and await self._stands(path, only)
             if is_word or isinstance(error, Forbidden | Unavailable):
                 log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
