@@ -111,7 +111,7 @@ FLEET_MUTANTS: Final = (
         "P4",
         "a gang of which pods or room are left where its copy has gone is not offered",
         "webhook/fleet/hub.py",
-        'dict.fromkeys(left, "still has pods or room of an earlier copy") | apart',
+        'dict.fromkeys(left, "still has pods of an earlier copy, or room reserved for it") | apart',
         "apart",
         f"{UNIT}/fleet/test_sweeps.py -k never_go",
     ),

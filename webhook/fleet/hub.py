@@ -354,11 +354,11 @@ class Hub:
                 verdict, refused = await self._settle(member, cluster, found)
             except UnreadableRecord:
                 # Its own steps tell of it. No other gang has to wait for somebody to mend it.
-                apart[which] = "has a copy of it, and its record cannot be read"
+                apart[which] = "has a copy of it, but the record on the job cannot be read"
                 continue
             if verdict is not Verdict.KEEP and which in (delayed if wanted else before):
                 # Whoever changes it all the time, or refuses what settles it, does not hold up everybody.
-                apart[which] = refused or "has a copy of it that is not settled yet"
+                apart[which] = refused or "still has an earlier copy of it"
                 continue
             verdicts.append(verdict)
             if wanted and verdict is not Verdict.KEEP:
@@ -367,7 +367,9 @@ class Hub:
             self._wake(which)
         # Whoever keeps a pod from going keeps no other gang waiting.
         left = await self._left(member, self._jobs if wanted else before)
-        self.fleet.apart[member.name] = dict.fromkeys(left, "still has pods or room of an earlier copy") | apart
+        self.fleet.apart[member.name] = (
+            dict.fromkeys(left, "still has pods of an earlier copy, or room reserved for it") | apart
+        )
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if wanted and strays.swept(verdicts) and wanted == self._sweep_wanted(member):
             await self._note_swept(member)
@@ -416,7 +418,7 @@ class Hub:
             return await self._settled(member, cluster, found), ""
         except (Conflict, Forbidden, Invalid, NotFound, Refused) as error:
             log.info("fleet.not_settled", member=member.name, job=f"{found.namespace}/{found.name}", error=str(error))
-            refused = f"does not let an earlier copy of it go: {error}" if isinstance(error, Refused) else ""
+            refused = f"refuses to let an earlier copy of it go: {error}" if isinstance(error, Refused) else ""
             return Verdict.WAIT, refused
 
     async def _settled(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:

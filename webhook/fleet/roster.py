@@ -43,7 +43,7 @@ OLD_CONNECTION_SECONDS: Final = 30.0
 """What is under way on a connection ends on it."""
 REASON_CHARACTERS: Final = 500
 """Of a condition's message."""
-_NO_TUTTI: Final = "it has no Tutti that knows permits"
+_NO_TUTTI: Final = "it has no Tutti, or one too old to know permits"
 _TWICE: Final = "a member of this name is in the hub's directory"
 
 

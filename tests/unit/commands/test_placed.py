@@ -48,8 +48,13 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
         ),
         (job(record("granted", why=WHY)), [("member", "left has it"), ("elsewhere", WHY)]),
         (
-            job(record("granted", waits="refuses its permit (403 Forbidden), and is asked every 5 s")),
-            [("member", "it is granted to left, which refuses its permit (403 Forbidden), and is asked every 5 s")],
+            job(record("granted", waits="refuses its permit (403 Forbidden), and is asked again every 5 s")),
+            [
+                (
+                    "member",
+                    "it is granted to left, which refuses its permit (403 Forbidden), and is asked again every 5 s",
+                )
+            ],
         ),
         (
             job(record("granted")) | {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}},
@@ -69,8 +74,8 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
         ),
         (job(record("recalled", why="it has ended in left")), [("member", "it leaves left: it has ended in left")]),
         (
-            job(record("recalled", why="it has ended in left", waits="still has pod train-0, which nobody deletes")),
-            [("member", "it leaves left: it has ended in left; left still has pod train-0, which nobody deletes")],
+            job(record("recalled", why="it has ended in left", waits="still has pod train-0, which nothing deletes")),
+            [("member", "it leaves left: it has ended in left; left still has pod train-0, which nothing deletes")],
         ),
         (
             job({"phase": "nowhere", "offer": "1.1", "why": "left lost it"}),

@@ -24,7 +24,7 @@ async def test_a_gang_whose_members_name_leads_elsewhere_stays_and_its_owner_is_
         listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
         told = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "MemberChanged"]
         assert len(told) == 1
-        assert "if that will not be back: tutti fleet lost a" in told[0]
+        assert "if that cluster will not come back: tutti fleet lost a" in told[0]
         await world.hub.delete(*SEED)
         await asyncio.sleep(90)
         assert dispatch_of(await world.hub.get(*SEED) or {}).waits == "", "the other cluster says nothing of it"

@@ -198,7 +198,7 @@ async def test_a_job_of_no_queue_does_not_run_past_the_quota_of_a_hub_with_queue
         assert not [side for side in world.members.values() if await side.get("Job", "loose")]
         said = dict(lines(KINDS["Job.batch"], found or {}))["member"]
         assert said.startswith(
-            "none yet: the hub has queues for its namespace, and it names none: recreate it with the label "
+            "none yet: the hub has queues for this namespace, and the job names none: recreate it with the label "
         )
         (event,) = await events_of(world, "QueueMissing")
         assert event["involvedObject"]["name"] == "loose"

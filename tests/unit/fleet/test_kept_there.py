@@ -104,9 +104,8 @@ async def test_a_gang_whose_permit_is_refused_says_so_where_it_is_granted_and_no
         honest, _ = world.links["a"].request, refuse(world, "PATCH", REFUSALS[0])
         await world.hub.cluster.create(plain_job(runtime="6000s"))
         await asyncio.sleep(10)
-        assert await explained(world) == (
-            f"it is granted to a, which refuses its permit ({REFUSALS[0]}), and is asked every {REFUSED_SECONDS:.0f} s"
-        )
+        again = f"and is asked again every {REFUSED_SECONDS:.0f} s"
+        assert await explained(world) == f"it is granted to a, which refuses its permit ({REFUSALS[0]}), {again}"
         world.links["a"].request = honest  # type: ignore[method-assign]
         await world.until(lambda: runs(world))
         await asyncio.sleep(5)
@@ -183,19 +182,19 @@ OWNED = {"ownerReferences": [{"kind": "Job", "name": "train"}]}
         (None, [], "still has its reservation, which that member's Tutti has not dropped"),
         ({"metadata": {}}, [], ""),
         ({"metadata": {"finalizers": [*"xyzuv"]}}, [], "still has its copy, which has finalizer x, y, z, 2 more"),
-        (None, [pod("p")], "still has pod p, which nobody deletes, for no job owns it: delete it there"),
-        (None, [pod("p", **OWNED)], "still has pod p, which nobody deletes"),
+        (None, [pod("p")], "still has pod p, which nothing deletes because no job owns it: delete it there"),
+        (None, [pod("p", **OWNED)], "still has pod p, which nothing deletes"),
         (
             None,
             [pod("p", deletionTimestamp="2026-01-01T00:00:30Z")],
-            "still has pod p, which node n1 has to end by 2026-01-01T00:00:30Z",
+            "still has pod p, which node n1 must end by 2026-01-01T00:00:30Z",
         ),
         (
             None,
             [pod(name, **OWNED) for name in "abcd"],
-            f"still has {'; '.join(f'pod {name}, which nobody deletes' for name in 'abc')}; more pods",
+            f"still has {'; '.join(f'pod {name}, which nothing deletes' for name in 'abc')}; more pods",
         ),
-        (None, [{"metadata": 5}], "still has pod , which nobody deletes, for no job owns it: delete it there"),
+        (None, [{"metadata": 5}], "still has pod , which nothing deletes because no job owns it: delete it there"),
         (None, [{"spec": [], "metadata": {"name": ["x"], "finalizers": [5]}}], "still has pod , which has finalizer "),
     ],
 )
@@ -219,7 +218,7 @@ async def test_a_gang_that_an_earlier_copy_keeps_waiting_says_which_member_refus
         honest, asked = world.links["a"].request, refuse(world, "DELETE", REFUSALS[0])
         await asyncio.sleep(60)
         assert asked
-        assert f"a does not let an earlier copy of it go: {REFUSALS[0]}" in await explained(world)
+        assert f"a refuses to let an earlier copy of it go: {REFUSALS[0]}" in await explained(world)
         world.links["a"].request = honest  # type: ignore[method-assign]
         await world.members["b"].delete("Job", "full")
 

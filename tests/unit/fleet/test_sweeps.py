@@ -18,7 +18,7 @@ from webhook.fleet.members.copies import JobName, dispatch_of
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 
 pytestmark = pytest.mark.virtual_time
-UNSETTLED = "a still has pods or room of an earlier copy"
+UNSETTLED = "a still has pods of an earlier copy, or room reserved for it"
 
 
 async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count(

@@ -67,10 +67,10 @@ COPY = Copy("copy", "2", "hub", "job", Offer(1, 1), permitted=False)
     [
         (None, "no longer has its copy, which was deleted there"),
         ({"uid": "another"}, "no longer has its copy, which was deleted there"),
-        ({"given_up": True}, "had heard nothing of the hub for too long, and stopped it"),
+        ({"given_up": True}, "had heard nothing from the hub for too long, and stopped it"),
         ({"deleting": True}, "is deleting its copy"),
         ({"permitted": True}, "stopped it, and did not start it again in time"),
-        ({}, "gave its room back before it was permitted"),
+        ({}, "gave its room back before the permit arrived"),
     ],
     ids=str,
 )

@@ -111,7 +111,7 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
     if sight is None:
         return "does not answer"
     if not sight.knows_permits:
-        return "has no Tutti that knows permits"
+        return "has no Tutti, or one too old to know permits"
     if sight.copy is not None and not is_copy(wish, sight.copy):
         return "has another job with this name"
     return ""
@@ -125,12 +125,12 @@ def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:
     if copy is None or copy.uid != dispatch.copy_uid:
         return "no longer has its copy, which was deleted there"
     if copy.given_up:
-        return "had heard nothing of the hub for too long, and stopped it"
+        return "had heard nothing from the hub for too long, and stopped it"
     if copy.deleting:
         return "is deleting its copy"
     if copy.permitted:
         return "stopped it, and did not start it again in time"
-    return "gave its room back before it was permitted"
+    return "gave its room back before the permit arrived"
 
 
 def is_copy(wish: Wish, copy: Copy) -> bool:

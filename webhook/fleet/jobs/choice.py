@@ -120,7 +120,7 @@ class Choice:
                 due = self._starts.get(current, 0.0) + OFFER_SECONDS
                 if self._now < due and age_seconds < STAYS_SECONDS:
                     return bool(self._free)
-            self._said.setdefault(current, f"did not reserve in {OFFER_SECONDS:.0f} s or say why")
+            self._said.setdefault(current, f"reserved no room within {OFFER_SECONDS:.0f} s and gave no reason")
             # Another round begins after it.
             self._asked, self._unfit = {current}, set()
             # Where nobody else answers no other round would come, and it would never stop anybody.

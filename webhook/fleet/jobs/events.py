@@ -44,7 +44,7 @@ def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: floa
     """Return the event that the name of a gang's member leads to another cluster than the gang's; one an hour."""
     message = (
         f"{dispatch.member} now leads to a different cluster from the one that has this job. The job waits for the old "
-        f"cluster; if that will not be back: tutti fleet lost {dispatch.member}"
+        f"cluster; if that cluster will not come back: tutti fleet lost {dispatch.member}"
     )
     told = {"reason": CHANGED, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"changed.{int(now // 3600)}", now) | told
@@ -53,7 +53,7 @@ def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: floa
 def silent(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, now: float) -> dict[str, Any]:
     """Return the event that a gang's member does not answer, so that the gang stays as it is; one an hour."""
     message = (
-        f"{dispatch.member} {why}. The job stays there until it answers; if it will not be back, shut it down for "
+        f"{dispatch.member} {why}. The job stays there until it answers; if it will not come back, shut it down for "
         f"good, then: tutti fleet lost {dispatch.member}"
     )
     told = {"reason": SILENT, "message": message, "type": "Warning"}
@@ -65,8 +65,8 @@ def kept(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, no
     metadata = job["metadata"]
     ask = f"kubectl amc describe {kind.singular} {metadata['name']} -n {metadata['namespace']} -m {dispatch.member}"
     message = (
-        f"{dispatch.member} {why}. Once nothing of it is left there, the job goes away or runs elsewhere. Mend that in "
-        f"{dispatch.member}, and look with: {ask}"
+        f"{dispatch.member} {why}. Once nothing of it is left there, the job goes away or runs elsewhere. Fix that in "
+        f"{dispatch.member}; this shows it: {ask}"
     )
     told = {"reason": KEPT, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"kept.{int(now // 3600)}", now) | told

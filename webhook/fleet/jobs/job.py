@@ -186,7 +186,7 @@ class FleetJob:
             return None
         if self._uncounted:
             # In a member it might wait in a default queue, and run past the hub's quota.
-            why = f"has queues for its namespace, and it names none: recreate it with the label {QUEUE_LABELS[1]}"
+            why = f"has queues for this namespace, and the job names none: recreate it with the label {QUEUE_LABELS[1]}"
             self._refusals["the hub"] = why
             return None
         candidates = self._candidates(dispatch)
@@ -216,14 +216,14 @@ class FleetJob:
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = {name: why for name in self._fleet.members if (why := self._propagation.why_not(name))}
-        self._refusals |= dict.fromkeys(self._fleet.silent, "has not heard of this hub for a while")
+        self._refusals |= dict.fromkeys(self._fleet.silent, "has not heard from this hub for a while")
         if self._queue_members is not None:
             others = self._fleet.members.keys() - self._queue_members
             self._refusals |= dict.fromkeys(others, "is not a cluster of its queue's MultiKueueConfig")
         self._refusals |= dict.fromkeys(self._fleet.lost.keys() & self._fleet.members.keys(), "was declared lost")
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(dispatch.failed):
-            self._refusals |= dict.fromkeys(allowed - untried, "is where it failed")
+            self._refusals |= dict.fromkeys(allowed - untried, "has failed to run it before")
             return untried
         return allowed
 
@@ -402,7 +402,7 @@ class FleetJob:
                 await self._note_waits(job, dispatch, self.choice.word(dispatch.member, self._refusals))
         elif dispatch.phase is DispatchPhase.GRANTED and found is not None:
             if refused := self._refusal.of_permit(dispatch, copy := found.sight.copy):
-                said = f"refuses its permit ({refused}), and is asked every {REFUSED_SECONDS:.0f} s"
+                said = f"refuses its permit ({refused}), and is asked again every {REFUSED_SECONDS:.0f} s"
                 await self._note_waits(job, dispatch, said)
             elif dispatch.waits and copy is not None and copy.permitted:
                 await self.own.write(job, replace(dispatch, waits=""))

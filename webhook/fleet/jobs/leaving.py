@@ -57,7 +57,7 @@ class Leaving:
         stands = copy is not None and copy.uid == dispatch.copy_uid
         if stands and copy is not None and not copy.deleting:
             if refused := self.refusal.words(dispatch.offer):
-                return f"refuses to delete its copy ({refused}), and is asked every {REFUSED_SECONDS:.0f} s"
+                return f"refuses to delete its copy ({refused}), and is asked again every {REFUSED_SECONDS:.0f} s"
             return ""
         if now >= self._ask_at:
             self._ask_at = now + AGAIN_SECONDS
@@ -83,11 +83,11 @@ def _pod(pod: Mapping[str, Any]) -> str:
     if held:
         return f"pod {name}, which has {held}"
     if metadata.get("deletionTimestamp") is None:
-        alone = "" if items(metadata.get("ownerReferences")) else ", for no job owns it: delete it there"
-        return f"pod {name}, which nobody deletes{alone}"
+        alone = "" if items(metadata.get("ownerReferences")) else " because no job owns it: delete it there"
+        return f"pod {name}, which nothing deletes{alone}"
     node = text(paths.find(pod, ("spec", "nodeName")))[:NAME_CHARACTERS]
     until = text(metadata.get("deletionTimestamp"))[:NAME_CHARACTERS]
-    return f"pod {name}, which node {node} has to end by {until}" if node else f"pod {name}, to end by {until}"
+    return f"pod {name}, which node {node} must end by {until}" if node else f"pod {name}, which must end by {until}"
 
 
 def _finalizers(obj: Mapping[str, Any] | None) -> str:

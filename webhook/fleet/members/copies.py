@@ -168,7 +168,7 @@ def found_copy(kind: JobKind, obj: Mapping[str, Any]) -> FoundCopy:
     """
     namespace, name = (paths.find(obj, ("metadata", key)) for key in ("namespace", "name"))
     if not (isinstance(namespace, str) and isinstance(name, str) and is_subdomain(namespace) and is_subdomain(name)):
-        raise ValueError("it has an object whose namespace or name is none")
+        raise ValueError("it has an object whose namespace or name is not valid")
     return FoundCopy(kind, namespace, name, copy_read(kind, obj))
 
 

@@ -164,7 +164,7 @@ class Member:
         namespace = await self._get(_KUBE_SYSTEM)
         uid = paths.find(namespace, ("metadata", "uid"))
         if not isinstance(uid, str) or not uid:
-            raise NoAnswer(f"{self.name}: namespace kube-system is not there")
+            raise NoAnswer(f"{self.name}: it has no namespace kube-system")
         return uid
 
     async def check(self) -> None:
@@ -330,7 +330,7 @@ class Member:
             await self._write("POST", _LEASES, orjson.dumps(made))
             return None
         except ApiError as error:
-            raise Refused(f"{self.name} lets nobody renew the Lease {name}: {error}") from error
+            raise Refused(f"{self.name} does not let this hub renew the Lease {name}: {error}") from error
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -388,7 +388,7 @@ class Member:
             async for each in answers.objects_of(ask, query, bounds):
                 yield each
         except ValueError as error:
-            raise NoAnswer(f"{self.name}: its answer is no list of objects: {error}") from error
+            raise NoAnswer(f"{self.name}: its answer is not a list of objects: {error}") from error
 
     async def _get(self, path: str) -> dict[str, Any] | None:
         ask = self._api.request("GET", path, query=answers.ONE, timeout_seconds=ANSWER_SECONDS)
@@ -397,7 +397,7 @@ class Member:
         except NotFound:
             return None
         except (TooLarge, ValueError) as error:
-            raise NoAnswer(f"{self.name}: its answer is no object: {error}") from error
+            raise NoAnswer(f"{self.name}: its answer is not an object: {error}") from error
         return found if isinstance(found, dict) else None
 
     async def _stands(self, path: str, only: tuple[str, str]) -> bool:
@@ -446,7 +446,7 @@ class Member:
         try:
             stored = await answers.object_of(answer)
         except ValueError as error:
-            raise NoAnswer(f"{self.name}: its answer is no object: {error}") from error
+            raise NoAnswer(f"{self.name}: its answer is not an object: {error}") from error
         return Written(*(text(paths.find(stored, ("metadata", key))) for key in Written._fields))
 
     async def _asked(
