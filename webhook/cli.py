@@ -291,13 +291,16 @@ app.add_typer(fleet_app, name="fleet", rich_help_panel=_INSTALLATION)
 def fleet_lost(
     member: Annotated[str, typer.Argument(help="The member that will not come back.")],
     kubeconfig: KubeconfigOption = None,
+    cluster: Annotated[
+        str, typer.Option("--cluster", help="The uid of its kube-system, if its name leads to another cluster by now.")
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the offers; change nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Even if it has no gang and may not be a member.")] = False,
 ) -> None:
     """Declare a member lost: its gangs are offered elsewhere. Stop the member first, or a gang may run twice."""
     from webhook.commands import fleet  # noqa: PLC0415
 
-    asyncio.run(fleet.lost(member, kubeconfig, dry_run=dry_run, force=force))
+    asyncio.run(fleet.lost(member, kubeconfig, cluster=cluster, dry_run=dry_run, force=force))
 
 
 @fleet_app.command("found")

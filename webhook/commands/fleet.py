@@ -34,11 +34,12 @@ def outcome(gangs: int, member: str, *, dry_run: bool) -> str:
     return f"{counted(gangs, 'gang')} {were} in {member}; it {gets} no more"
 
 
-async def lost(member: str, kubeconfig: Path | None, *, dry_run: bool, force: bool) -> None:
+async def lost(member: str, kubeconfig: Path | None, *, cluster: str, dry_run: bool, force: bool) -> None:
     """Give up what a member has. Raises ApiError, WrongName."""
     console, number = terminal.console(), 0
     async with terminal.cluster(kubeconfig) as api:
-        async for gang in give_up(api, await every_kind(api), member, SystemClock(), dry_run=dry_run, force=force):
+        kinds, how = await every_kind(api), {"dry_run": dry_run, "force": force}
+        async for gang in give_up(api, kinds, member, SystemClock(), cluster=cluster, **how):
             number += 1
             console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)
     console.print(outcome(number, member, dry_run=dry_run), highlight=False, markup=False)

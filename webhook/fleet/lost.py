@@ -7,6 +7,7 @@ copies are deleted when it is swept, which ends the note; until then such a gang
 """
 
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
@@ -15,6 +16,7 @@ import orjson
 from webhook.clock import Clock
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
+from webhook.core.notation.counted import counted
 from webhook.core.notation.moments import time_text
 from webhook.errors import Conflict, Invalid, NotFound, WrongName
 from webhook.fleet.jobs.fleet import Fleet
@@ -71,46 +73,58 @@ async def take_back(api: Api, member: str) -> None:
 
 
 async def give_up(
-    api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool, force: bool
+    api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool, force: bool, cluster: str = ""
 ) -> AsyncIterator[str]:
     """Yield each gang that is given up, as KIND NAMESPACE/NAME; ``api`` is the hub's. Raises ApiError, WrongName.
 
-    A member that has no gang may be no member at all, whose note nobody would end: that takes ``force``.
+    A member that has no gang may be no member at all, whose note nobody would end: that takes ``force``. Where its
+    name has led to several clusters, ``cluster`` is the one that is lost, by the uid of its kube-system: what runs in
+    another one would run twice.
     """
+    held = Counter([where async for _, where in _gangs(api, kinds, member, clock, cluster, dry_run=True)])
+    if len(held) > 1:
+        found = ", ".join(f"{counted(number, 'gang')} in the cluster {where}" for where, number in sorted(held.items()))
+        raise WrongName(
+            f"{member} has {found}: say with --cluster which one is lost. The event MemberChanged on its gangs names "
+            "it; a cluster says with: kubectl get namespace kube-system -o jsonpath={.metadata.uid}"
+        )
     if not dry_run:
-        if not force and not [gang async for gang in _gangs(api, kinds, member, clock, dry_run=True)]:
-            raise WrongName(f"no gang is in {member}: is that its name? If it is, add --force")
+        if not force and not held:
+            there = f" in the cluster {cluster}" if cluster else ""
+            raise WrongName(f"no gang is in {member}{there}: is that its name? If it is, add --force")
         await note(api, member, time_text(int(clock.now())))
-    async for gang in _gangs(api, kinds, member, clock, dry_run=dry_run):
+    async for gang, _ in _gangs(api, kinds, member, clock, cluster or "".join(held), dry_run=dry_run):
         yield gang
 
 
 async def _gangs(
-    api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool
-) -> AsyncIterator[str]:
+    api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, cluster: str, *, dry_run: bool
+) -> AsyncIterator[tuple[str, str]]:
+    """Yield (KIND NAMESPACE/NAME, cluster) of each gang in a member; where ``cluster`` is empty, in whichever."""
     fleet = Fleet(api, {}, clock)
     placed = (kind for kind in kinds.values() if kind.dispatchable)
     for kind in itertools.chain.from_iterable(each.every_version for each in placed):
         async for found in every(api, collection_path(kind)):
             namespace, name = (text(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
-            if await _given_up(OwnJob(fleet, kind, namespace, name), member, dry_run=dry_run):
-                yield f"{kind.kind} {namespace}/{name}"
+            if where := await _given_up(OwnJob(fleet, kind, namespace, name), member, cluster, dry_run=dry_run):
+                yield f"{kind.kind} {namespace}/{name}", where
 
 
-async def _given_up(job: OwnJob, member: str, *, dry_run: bool) -> bool:
+async def _given_up(job: OwnJob, member: str, cluster: str, *, dry_run: bool) -> str:
+    """Return the cluster in which a gang is, or would be, given up; nothing where it is not there."""
     for attempt in range(ATTEMPTS):
         try:
             stored = await job.read()
             dispatch = dispatch_of(stored)
-            if dispatch.member != member or not dispatch.holds:
-                return False
+            if dispatch.member != member or not dispatch.holds or cluster not in ("", dispatch.cluster):
+                return ""
             if not dry_run:
                 await job.write(stored, dispatch.lost(f"{member} was declared lost"))
         except (NotFound, UnreadableRecord):
-            return False
+            return ""
         except (Conflict, Invalid):
             if attempt + 1 == ATTEMPTS:
                 raise
             continue
-        return True
-    return False
+        return dispatch.cluster
+    return ""

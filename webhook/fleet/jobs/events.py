@@ -44,7 +44,7 @@ def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: floa
     """Return the event that the name of a gang's member leads to another cluster than the gang's; one an hour."""
     message = (
         f"{dispatch.member} now leads to a different cluster from the one that has this job. The job waits for the old "
-        f"cluster; if that cluster will not come back: tutti fleet lost {dispatch.member}"
+        f"cluster; if that cluster will not come back: tutti fleet lost {dispatch.member} --cluster {dispatch.cluster}"
     )
     told = {"reason": CHANGED, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"changed.{int(now // 3600)}", now) | told
