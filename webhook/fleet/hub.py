@@ -342,10 +342,11 @@ class Hub:
         wanted = self._sweep_wanted(member)
         await self._own_jobs_read()
         before, delayed = self.fleet.apart.get(member.name, {}), self._delayed.setdefault(member.name, set())
-        verdicts, cluster = [], await member.cluster()
-        apart: dict[JobName, str] = {}
+        verdicts, apart = [], dict[JobName, str]()
         expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
-        for found in await member.copies(self.kinds.values(), self.fleet.uid):
+        with member.one_cluster():
+            cluster, copies = await member.cluster(), await member.copies(self.kinds.values(), self.fleet.uid)
+        for found in copies:
             which = (found.kind.feed, found.namespace, found.name)
             if which in expected and not wanted and self._jobs[which].runs_as_read(cluster, found.copy):
                 expected.discard(which)
@@ -379,7 +380,8 @@ class Hub:
     async def _left(self, member: Member, jobs: Iterable[JobName]) -> set[JobName]:
         """Return of which of these jobs pods or room are left in a member though the copy is gone."""
         known = [(self.kinds[kind], namespace, name) for kind, namespace, name in jobs]
-        return await member.leftovers(known) if known else set()
+        with member.one_cluster():
+            return await member.leftovers(known) if known else set()
 
     async def _note_swept(self, member: Member) -> None:
         set_backs = self.fleet.set_backs

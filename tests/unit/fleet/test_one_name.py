@@ -1,16 +1,22 @@
 """A name and a cluster are two things: a name leads to a second cluster, or two names to one."""
 
 import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
 
 import pytest
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, pytorch_job
+from tests.unit.fleet.test_dead_man import PATIENCE, starts_in_a
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.clock import LoopClock
 from webhook.errors import WrongName
 from webhook.fleet.lost import give_up
 from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
+from webhook.laboratory.simulated.api import SimulatedApi
+from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
 
@@ -43,3 +49,52 @@ async def test_a_member_that_was_made_again_by_its_name_loses_none_of_what_runs_
         given_up = give_up(world.hub.admin, KINDS, "a", LoopClock(), cluster=gone, **how)
         assert [gang async for gang in given_up] == ["PyTorchJob team-a/pytorch-test"]
         await runs_in(world, 0, 3, 3)
+
+
+class Between:
+    """A connection to a cluster, in whose place another one comes while the first answer to ``path`` is under way."""
+
+    def __init__(self, api: SimulatedApi, path: str, then: Callable[[], object]) -> None:
+        self._api, self._path, self._then = api, path, then
+        self.watch, self.close = api.watch, api.close
+        self.over = False
+
+    async def request(self, method: str, path: str, **how: Any) -> bytes:
+        try:
+            return await self._api.request(method, path, **how)
+        finally:
+            if path.endswith(self._path) and not self.over:
+                self.over = True
+                self._then()
+
+
+@pytest.mark.parametrize("path", ["/kube-system", "/pytorch-test"])
+async def test_credentials_that_are_mended_while_an_answer_is_under_way_end_nothing_that_runs(path: str) -> None:
+    async with fleet("a", "b") as world, SimulatedCluster(Random(9), namespaces=("tutti-system",)) as other:
+        await world.hub.cluster.create(pytorch_job(runtime="6000s"))
+        await runs_in(world, 3, 0)
+        before = dispatch_of(await world.hub.get(*SEED) or {})
+        member, right = world.running_hub.fleet.members["a"], world.links["a"]
+        wrong = Between(other.api(HUB_ACCOUNT), path, lambda: member.reach(right))
+        member.reach(wrong)  # type: ignore[arg-type]
+        if path.endswith(SEED[1]):
+            # Looked at now; the cluster alone is asked for by a sweep first.
+            await world.hub.patch(*SEED, {"metadata": {"labels": {"seen": "again"}}})
+        await asyncio.sleep(90)
+        assert wrong.over
+        assert dispatch_of(await world.hub.get(*SEED) or {}) == before
+        assert await world.members["a"].running() == 3
+
+
+async def test_what_one_cluster_has_promised_is_no_promise_of_the_next_by_its_name() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        member = world.running_hub.fleet.members["a"]
+        async with SimulatedCluster(Random(9), namespaces=("tutti-system",)) as other:
+            assert member.stops_after_seconds == PATIENCE
+            member.reach(world.members["a"].cluster.api(HUB_ACCOUNT))
+            await member.cluster()
+            assert member.stops_after_seconds == PATIENCE, "new credentials for the same cluster change nothing"
+            member.reach(other.api(HUB_ACCOUNT))
+            await member.cluster()
+            assert member.stops_after_seconds == 0

@@ -172,6 +172,11 @@ def found_copy(kind: JobKind, obj: Mapping[str, Any]) -> FoundCopy:
     return FoundCopy(kind, namespace, name, copy_read(kind, obj))
 
 
+def pods_listed(namespace: str, uid: str) -> tuple[str, dict[str, str]]:
+    """Return where the pods of a gang are listed, and by what."""
+    return f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"}
+
+
 def collected_with(pod: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Return (kind, name) of what a pod is of, if it is being collected with that."""
     if paths.find(pod, ("metadata", "deletionTimestamp")) is None:

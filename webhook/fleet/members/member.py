@@ -28,7 +28,16 @@ from webhook.core.notation import names
 from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
 from webhook.fleet.members import answers
-from webhook.fleet.members.copies import FoundCopy, JobName, collected_with, copy_read, found_copy, noted, offer_text
+from webhook.fleet.members.copies import (
+    FoundCopy,
+    JobName,
+    collected_with,
+    copy_read,
+    found_copy,
+    noted,
+    offer_text,
+    pods_listed,
+)
 from webhook.fleet.members.health import Health
 from webhook.fleet.members.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
@@ -112,8 +121,10 @@ class Member:
         self._api = api
         self._hides_neighbours = hides_neighbours
         self.health = Health(name)
+        self.uid = ""
+        """Of the kube-system to which its name led when it answered last; empty before it did."""
         self.stops_after_seconds = 0
-        """Of silence: its promise by its last word; 0 where it gives none."""
+        """Of silence: the promise of that cluster by its last word; 0 where it gives none."""
         self.knows_permits: bool | None = None
         """What its ledger said of that last; None before it was read."""
         self.cluster = SharedRead(self._cluster)
@@ -151,6 +162,14 @@ class Member:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
+    def one_cluster(self) -> Iterator[None]:
+        """Read what has to be of one cluster. Raises NoAnswer where new credentials may have led to another one."""
+        before = self._api
+        yield
+        if self._api is not before:
+            raise NoAnswer(f"{self.name}: its credentials changed while it was asked")
+
+    @contextlib.contextmanager
     def rested_on(self, what: str) -> Iterator[None]:
         """Read what all gangs of this member rest on, and show it where no answer to that can be used."""
         try:
@@ -161,10 +180,13 @@ class Member:
         self.health.read(what)
 
     async def _cluster(self) -> str:
-        namespace = await self._get(_KUBE_SYSTEM)
+        with self.one_cluster():
+            namespace = await self._get(_KUBE_SYSTEM)
         uid = paths.find(namespace, ("metadata", "uid"))
         if not isinstance(uid, str) or not uid:
             raise NoAnswer(f"{self.name}: it has no namespace kube-system")
+        if uid != self.uid:
+            self.uid, self.stops_after_seconds = uid, 0
         return uid
 
     async def check(self) -> None:
@@ -179,14 +201,15 @@ class Member:
 
         Of one that was granted, and has its permit, it does not matter what its ledger says.
         """
-        cluster, found, ledger = await asyncio.gather(
-            self.cluster(),
-            self._get(object_path(kind, namespace, name)),
-            self._ledger() if phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED) else asyncio.sleep(0),
-        )
-        copy = None if found is None else copy_read(kind, found)
-        if phase is DispatchPhase.GRANTED and copy is not None and not copy.permitted:
-            ledger = await self._ledger()
+        with self.one_cluster():
+            cluster, found, ledger = await asyncio.gather(
+                self.cluster(),
+                self._get(object_path(kind, namespace, name)),
+                self._ledger() if phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED) else asyncio.sleep(0, None),
+            )
+            copy = None if found is None else copy_read(kind, found)
+            if phase is DispatchPhase.GRANTED and copy is not None and not copy.permitted:
+                ledger = await self._ledger()
         reserved = copy is not None and ledger is not None and copy.uid in ledger.entries
         knows = ledger is not None and ledger.knows_permits
         return Look(Sight(cluster, knows, copy, reserved), found)
@@ -195,18 +218,19 @@ class Member:
         """Return whether what a look does not show of the copy of ``dispatch`` is gone too. Raises NoAnswer."""
         assert evidence in (Evidence.RESERVATION, Evidence.PODS), evidence
         uid = dispatch.copy_uid
-        if evidence is Evidence.RESERVATION:
-            cluster, ledger = await asyncio.gather(self.cluster(), self._ledger())
-            gone = ledger is not None and ledger.stands and uid not in ledger.entries
-        else:
-            cluster, gone = await asyncio.gather(self.cluster(), self._has_none(*_pods_of(namespace, uid)))
+        with self.one_cluster():
+            if evidence is Evidence.RESERVATION:
+                cluster, ledger = await asyncio.gather(self.cluster(), self._ledger())
+                gone = ledger is not None and ledger.stands and uid not in ledger.entries
+            else:
+                cluster, gone = await asyncio.gather(self.cluster(), self._has_none(*pods_listed(namespace, uid)))
         return gone and cluster == dispatch.cluster
 
     async def pods_of(self, namespace: str, uid: str, most: int) -> list[dict[str, Any]]:
         """Return so many of the pods of a gang. Raises NoAnswer."""
         found: list[dict[str, Any]] = []
         with contextlib.suppress(NotFound):
-            async with contextlib.aclosing(self._objects(*_pods_of(namespace, uid))) as pods:
+            async with contextlib.aclosing(self._objects(*pods_listed(namespace, uid))) as pods:
                 async for pod in pods:
                     found.append(pod)
                     if len(found) == most:
@@ -302,7 +326,7 @@ class Member:
 
     async def renew(self, hub: str, now: float) -> None:
         """Show the member that the hub is there, and take note of what it promises. Raises NoAnswer, Refused."""
-        with self.rested_on("Lease"):
+        with self.one_cluster(), self.rested_on("Lease"):
             lease = await self._lease(hub, {"spec": {"holderIdentity": hub, "renewTime": micro_time_text(now)}})
         if lease is None:
             return
@@ -487,11 +511,6 @@ class Member:
                 self.health.took(asyncio.get_running_loop().time() - began)
         self.health.note("")
         return answer
-
-
-def _pods_of(namespace: str, uid: str) -> tuple[str, dict[str, str]]:
-    """Return where the pods of a gang are listed, and by what."""
-    return f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"}
 
 
 def _data(config_map: Mapping[str, Any]) -> dict[str, str]:
