@@ -12,6 +12,9 @@ offered nothing until it hears the hub again.
 
 A member that was taken away while it has gangs hears nothing either: it is noted at once, and counted on like that.
 
+A cluster may be reached by several names. It hears the hub by each of them, so what it has is given up only when all
+have been silent for long enough.
+
 A note is read after the job that is given up, and the job is written only as it was read: whoever granted it again
 meanwhile, in a member that had come back, has changed it.
 """
@@ -173,14 +176,25 @@ class DeadMan:
         promised = dispatch.stops_after_seconds
         if dispatch.member != member or not dispatch.holds or not promised:
             return
-        if waited < surely_stopped_seconds(promised, longest_grace_seconds(stored.get("spec"))):
+        needed = surely_stopped_seconds(promised, longest_grace_seconds(stored.get("spec")))
+        if waited < needed:
             return
         # After the job: as long as this very note stands, nobody has renewed the Lease.
-        if (await lost.noted(self._fleet.api, lost.SILENT)).get(member) != note:
+        silent = await lost.noted(self._fleet.api, lost.SILENT)
+        if silent.get(member) != note or not self._silent_by_all_names(dispatch.cluster, silent, needed):
             return
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
         await job.own.write(stored, dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s"))
+
+    def _silent_by_all_names(self, cluster: str, notes: Mapping[str, str], seconds: float) -> bool:
+        """Return whether each member that leads to a cluster has been noted as silent for so long."""
+        now = asyncio.get_running_loop().time()
+        for name in self._fleet.names_of(cluster):
+            known, note = self._known[name], notes.get(name, "")
+            if not note or known.note != (note, self._fleet.set_backs) or now - known.since < seconds:
+                return False
+        return True
 
 
 def _promises_less(dispatch: Dispatch, member: str, seconds: int) -> bool:

@@ -5,13 +5,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import orjson
 import pytest
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, pytorch_job
-from tests.unit.fleet.test_dead_man import PATIENCE, starts_in_a
+from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, pytorch_job
+from tests.unit.fleet.test_dead_man import LATE_SECONDS, PATIENCE, SURELY_SECONDS, starts_in_a
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.clock import LoopClock
 from webhook.errors import WrongName
+from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.lost import give_up
 from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
@@ -51,6 +53,17 @@ async def test_a_member_that_was_made_again_by_its_name_loses_none_of_what_runs_
         await runs_in(world, 0, 3, 3)
 
 
+async def test_what_runs_in_a_cluster_that_has_another_name_by_now_is_not_given_up_by_its_silence() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        world.running_hub.join("z", world.members["a"].cluster.api(HUB_ACCOUNT))
+        await asyncio.sleep(3 * RENEW_SECONDS)
+        world.running_hub.leave("a")
+        await asyncio.sleep(SURELY_SECONDS + LATE_SECONDS + 30)
+        assert await world.places(*SEED) == ["a"]
+        assert (await world.members["a"].running(), await world.members["b"].running()) == (3, 0)
+
+
 class Between:
     """A connection to a cluster, in whose place another one comes while the first answer to ``path`` is under way."""
 
@@ -84,6 +97,33 @@ async def test_credentials_that_are_mended_while_an_answer_is_under_way_end_noth
         assert wrong.over
         assert dispatch_of(await world.hub.get(*SEED) or {}) == before
         assert await world.members["a"].running() == 3
+
+
+async def test_a_cluster_that_is_silent_by_all_its_names_is_given_up() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        second = world.members["a"].cluster.api(HUB_ACCOUNT)
+        world.running_hub.join("z", second)
+        await asyncio.sleep(3 * RENEW_SECONDS)
+        world.links["a"].freeze()
+        await asyncio.sleep(SURELY_SECONDS + LATE_SECONDS)
+        assert await world.places(*SEED) == ["a"], "it heard the hub by its other name"
+        second.freeze()
+        await asyncio.sleep(SURELY_SECONDS + LATE_SECONDS)
+        assert await world.places(*SEED) == ["b"]
+
+
+async def test_a_gang_whose_member_has_another_name_by_now_is_told_which() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="6000s"))
+        await runs_in(world, 3, 0)
+        world.running_hub.join("z", world.members["a"].cluster.api(HUB_ACCOUNT))
+        await asyncio.sleep(10)
+        world.running_hub.leave("a")
+        await asyncio.sleep(90)
+        listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+        told = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "MemberSilent"]
+        assert "a is not a member of this hub, and z is the same cluster: name it as before" in told[0]
 
 
 async def test_what_one_cluster_has_promised_is_no_promise_of_the_next_by_its_name() -> None:

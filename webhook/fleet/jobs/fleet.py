@@ -58,6 +58,10 @@ class Fleet:
             raise NoAnswer(f"{name} is no longer a member")
         return self.members[name]
 
+    def names_of(self, cluster: str) -> list[str]:
+        """Return the members whose names led to a cluster when they answered last; one cluster may have several."""
+        return sorted(name for name, member in self.members.items() if member.uid == cluster)
+
     def hesitance(self, name: str) -> int:
         """Return how late a member is asked: 0 where it answers, 1 where it is slow, 2 where it did not."""
         member = self.members.get(name)

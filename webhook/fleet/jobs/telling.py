@@ -69,7 +69,10 @@ class Telling:
             return
         member = self._fleet.members.get(dispatch.member)
         if member is None:
-            why = "is not a member of this hub"
+            other = "".join(self._fleet.names_of(dispatch.cluster)[:1])
+            why = "is not a member of this hub" + (
+                f", and {other} is the same cluster: name it as before" if other else ""
+            )
         else:
             since = member.health.failing_since
             if since is None or asyncio.get_running_loop().time() - since < SILENT_SECONDS:
