@@ -21,7 +21,7 @@ from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.steps import HubStep
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
-from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TuttiError
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
 from webhook.fleet.jobs.fleet import Fleet
@@ -52,6 +52,10 @@ STEPS_MAX: Final = 20
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
 _ANY_JOB: Final = "/apis/batch/v1/jobs"
 """Served by every API server, and readable to the hub."""
+
+
+class AnotherHub(TuttiError):
+    """The hub's own address leads to another cluster than at the start: nothing that is known holds there."""
 
 
 class Hub:
@@ -103,7 +107,7 @@ class Hub:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
-        """Place jobs until cancelled."""
+        """Place jobs until cancelled. Raises AnotherHub, in a group."""
         watches: list[Informer[Any]] = [*self._own, *self._propagations, *self.set_up.informers.values()]
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -177,6 +181,8 @@ class Hub:
             await work()
         except (ApiError, NoAnswer) as error:
             log.warning("fleet.not_answered", error=str(error))
+        except AnotherHub:
+            raise
         except Exception:
             # What one member or one job says must not end what all of them need.
             log.exception("fleet.broken")
@@ -185,8 +191,7 @@ class Hub:
 
     async def _tick(self) -> None:
         if not self.fleet.uid:
-            found = orjson.loads(await self.fleet.api.request("GET", _KUBE_SYSTEM))
-            self.fleet.uid = str(paths.find(found, ("metadata", "uid")))
+            self.fleet.uid = await self._own_uid()
             # By now the clock is the one that hubs before this one had: an epoch of theirs is not used again.
             self.fleet.epoch = int(self.fleet.clock.now())
             self._named.set()
@@ -199,6 +204,7 @@ class Hub:
         self._offers = self.fleet.complete
         if due := now >= self._again_seconds or (self._offers and not offered):
             self._again_seconds = now + AGAIN_SECONDS
+            await self._check_own()
             await self._read_lost()
         # That of which the newest version was read shows a set-back, however much was written since.
         newest = max(self._jobs, key=lambda which: self._jobs[which].last_read.newest, default=None)
@@ -232,7 +238,21 @@ class Hub:
         version = int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
         before, self._newest = self._newest, version
         if version < before:
+            await self._check_own()
             self.fleet.begin_again(version)
+
+    async def _own_uid(self) -> str:
+        found = orjson.loads(await self.fleet.api.request("GET", _KUBE_SYSTEM))
+        return str(paths.find(found, ("metadata", "uid")))
+
+    async def _check_own(self) -> None:
+        """See that the hub's cluster is the one that it was: what another one has not is not gone.
+
+        Raises AnotherHub, ApiError.
+        """
+        if (found := await self._own_uid()) != self.fleet.uid:
+            log.error("fleet.another_hub", was=self.fleet.uid, found=found)
+            raise AnotherHub(f"the hub's address led to the cluster {self.fleet.uid}, and leads to {found}")
 
     def _changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
         """Take in what a watch has shown of the hub's own jobs."""
@@ -414,7 +434,7 @@ class Hub:
         """Do with a copy what its record asks for; return KEEP where no gang of the hub has to wait for more.
 
         And in words that the member refuses it, where it does.
-        Raises ApiError, NoAnswer, UnreadableRecord.
+        Raises AnotherHub, ApiError, NoAnswer, UnreadableRecord.
         """
         try:
             return await self._settled(member, cluster, found), ""
@@ -465,7 +485,8 @@ class Hub:
         except NotFound:
             # Gone, or its whole kind is not served at the moment, which says nothing of the job: then this is NotFound.
             await self.fleet.api.request("GET", collection_path(kind), query={"limit": "1"})
-            return None, None
+            own = {}
         if paths.find(own, ("metadata", "uid")) != uid:
+            await self._check_own()
             return None, None
         return own, dispatch_of(own)

@@ -138,3 +138,22 @@ async def test_what_one_cluster_has_promised_is_no_promise_of_the_next_by_its_na
             member.reach(other.api(HUB_ACCOUNT))
             await member.cluster()
             assert member.stops_after_seconds == 0
+
+
+@pytest.mark.parametrize("late", [0, 60])
+async def test_a_hub_whose_own_address_leads_to_another_cluster_ends_and_deletes_no_copy(late: float) -> None:
+    async with fleet("a", "b") as world, SimulatedCluster(Random(9), namespaces=("tutti-system", NAMESPACE)) as other:
+        await world.hub.cluster.create(pytorch_job(runtime="6000s"))
+        await runs_in(world, 3, 0)
+        # Its versions are higher, so that it does not look like the same one set back, or they are lower.
+        for number in range(1000 if late else 0):
+            await other.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{number}"}})
+        there = other.api(HUB_ACCOUNT)
+        world.own.request, world.own.watch = there.request, there.watch  # type: ignore[method-assign]
+        await asyncio.sleep(late)
+        for job in await world.members["a"].all(SEED[0]):
+            assert not job["metadata"].get("deletionTimestamp")
+        await asyncio.sleep(30)
+        assert await world.members["a"].running() == 3
+        assert world.process is not None
+        assert world.process.done()
