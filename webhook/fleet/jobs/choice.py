@@ -140,8 +140,8 @@ class Choice:
         """
         turn = sorted(members)
         self.stops_others &= told_no
-        if self.stops_others:
-            return [self._first(current, [name for name in turn if name not in self._unfit])]
+        if self.stops_others and (fit := [name for name in turn if name not in self._unfit]):
+            return [self._first(current, fit)]
         if current in turn:
             at = turn.index(current)
             turn = turn[at + 1 :] + turn[:at]
@@ -151,8 +151,11 @@ class Choice:
 
     def _first(self, current: str, members: Iterable[str]) -> str:
         """Return the member to ask for room at the cost of others; of those that were not asked so yet, if any."""
-        left = [name for name in members if name not in self._pressed] or list(members)
-        return min(((self._starts[name], name) for name in left if name in self._starts), default=(0, current))[1]
+        all_of_them = list(members)
+        left = [name for name in all_of_them if name not in self._pressed] or all_of_them
+        # What the user wants may have changed since ``current`` was asked, so that it is none of them.
+        otherwise = current if current in all_of_them or not left else left[0]
+        return min(((self._starts[name], name) for name in left if name in self._starts), default=(0, otherwise))[1]
 
     def word(self, member: str, refusals: dict[str, str]) -> str:
         """Return why it still waits in the member that was asked: ``refusals`` found now, else what the member said."""

@@ -193,3 +193,13 @@ def test_it_stays_no_longer_than_its_start_was_due_nor_for_ever(age: float, now:
         says_no(choice, name, OFFER_SECONDS, 1120.0 if name == "b" else 2000.0)
     choice.hears("b", "asks for 3 cpu", 1120.0, now)
     assert choice.gives_up("b", age, "asks for 3 cpu", MEMBERS)
+
+
+@pytest.mark.parametrize("left", [(), ("b",), ("b", "c")])
+def test_a_member_that_is_not_allowed_any_more_is_not_asked_again_for_room_at_the_cost_of_others(
+    left: tuple[str, ...],
+) -> None:
+    choice = after("b", "c")
+    choice.hears("a", "asks for 3 cpu", None, 1000)
+    assert choice.gives_up("a", OFFER_SECONDS, "asks for 3 cpu", left, stopped_nobody=True)
+    assert set(choice.in_turn("a", left, told_no=True)) <= set(left)
