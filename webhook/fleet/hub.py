@@ -89,6 +89,8 @@ class Hub:
         """The hub's uid is known, and with it what its copies are labelled by."""
         self._read_since = 0
         """After how many set-backs of the hub's API server its jobs were all read."""
+        self._lost_read_since = 0
+        """After how many of them it was read which members are lost."""
         self._jobs: dict[JobName, FleetJob] = {}
         self._dead_man = DeadMan(self.fleet, self._jobs, rng) if dead_man else None
         self._driven: dict[JobName, asyncio.Task[None]] = {}
@@ -227,7 +229,12 @@ class Hub:
 
     async def _read_lost(self) -> None:
         """Learn which members were declared lost: none of them is waited for, and each is swept when it answers."""
-        before, self.fleet.lost = self.fleet.lost, await lost.noted(self.fleet.api)
+        noted = await lost.noted(self.fleet.api)
+        await self._notice_set_back()
+        before, self.fleet.lost = self.fleet.lost, noted
+        if self._lost_read_since != self.fleet.set_backs:
+            self._lost_read_since = self.fleet.set_backs
+            self.fleet.lost_once = {name: when for name, when in noted.items() if before.get(name) != when}
         for name in self.fleet.lost.keys() - before.keys():
             self.fleet.unswept |= {name} & self.fleet.members.keys()
             log.warning("fleet.lost", member=name)

@@ -32,6 +32,8 @@ class Fleet:
     """Members to be swept before anything is offered (rule P4), but for those that were declared lost."""
     lost: Mapping[str, str] = field(default_factory=dict)
     """Members that were declared lost, and when: nothing is offered to them until they are swept."""
+    lost_once: Mapping[str, str] = field(default_factory=dict)
+    """Of these what came back with a backup of the hub's cluster: of now they say nothing."""
     silent: set[str] = field(default_factory=set)
     """Members whose Lease is not renewed, or cannot be, where that is done: nothing is offered to them."""
     propagations: Mapping[str, list[Propagation]] = field(default_factory=dict)
@@ -77,8 +79,13 @@ class Fleet:
     @property
     def complete(self) -> bool:
         """Whether all is known that may run anywhere."""
-        return self.members_known and self.unswept <= self.lost.keys()
+        return self.members_known and self.unswept <= self._lost_now
 
     def apart_in(self, job: JobName) -> dict[str, str]:
         """Return the members, each with why, in which something may run of one job that no record speaks of."""
-        return {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in self.lost}
+        lost = self._lost_now
+        return {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in lost}
+
+    @property
+    def _lost_now(self) -> set[str]:
+        return {name for name, when in self.lost.items() if self.lost_once.get(name) != when}
