@@ -152,13 +152,13 @@ class DeadMan:
             self._fleet.silent.discard(member.name)
 
     async def _lengthen(self, member: Member) -> None:
-        """Write down that a member has been told since the grant to stop its gangs only later."""
-        promised = member.stops_after_seconds
+        """Write down that a cluster has been told since the grant to stop its gangs only later, whatever its name."""
+        promised, cluster = member.stops_after_seconds, member.uid
         for job in list(self._jobs.values()):
-            if _promises_less(job.own.record, member.name, promised):
+            if _promises_less(job.own.record, cluster, promised):
                 with contextlib.suppress(Conflict, Invalid, NotFound, UnreadableRecord):
                     stored = await job.own.read()
-                    if _promises_less(dispatch := dispatch_of(stored), member.name, promised):
+                    if _promises_less(dispatch := dispatch_of(stored), cluster, promised):
                         await job.own.write(stored, replace(dispatch, stops_after_seconds=promised))
 
     async def _give_up_all(self, member: str, note: str, waited: float) -> None:
@@ -197,8 +197,8 @@ class DeadMan:
         return True
 
 
-def _promises_less(dispatch: Dispatch, member: str, seconds: int) -> bool:
-    return dispatch.member == member and dispatch.holds and 0 < dispatch.stops_after_seconds < seconds
+def _promises_less(dispatch: Dispatch, cluster: str, seconds: int) -> bool:
+    return dispatch.cluster == cluster and dispatch.holds and 0 < dispatch.stops_after_seconds < seconds
 
 
 async def _answers(member: Member) -> bool:

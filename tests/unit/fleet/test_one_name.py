@@ -8,10 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, pytorch_job, tutti
 from tests.unit.fleet.test_dead_man import LATE_SECONDS, PATIENCE, SURELY_SECONDS, starts_in_a
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.clock import LoopClock
+from webhook.config import Config
 from webhook.errors import WrongName
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.lost import give_up
@@ -111,6 +112,22 @@ async def test_a_cluster_that_is_silent_by_all_its_names_is_given_up() -> None:
         second.freeze()
         await asyncio.sleep(SURELY_SECONDS + LATE_SECONDS)
         assert await world.places(*SEED) == ["b"]
+
+
+async def test_a_cluster_that_stops_its_gangs_later_by_now_is_given_up_later_by_its_former_name_too() -> None:
+    longer = 10 * PATIENCE
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE, without_tutti=("a",)) as world:
+        cluster = world.members["a"].cluster
+        async with tutti(cluster, "a", Config(silent_hub_seconds=PATIENCE)):
+            await starts_in_a(world)
+        world.running_hub.join("z", cluster.api(HUB_ACCOUNT))
+        world.running_hub.leave("a")
+        async with tutti(cluster, "a", Config(silent_hub_seconds=longer)):
+
+            async def written() -> bool:
+                return dispatch_of(await world.hub.get(*SEED) or {}).stops_after_seconds == longer
+
+            await world.until(written, 30 + 2 * RENEW_SECONDS)
 
 
 async def test_a_gang_whose_member_has_another_name_by_now_is_told_which() -> None:
