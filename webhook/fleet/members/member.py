@@ -15,15 +15,12 @@ from urllib.parse import quote
 import orjson
 import structlog
 
-from webhook.cluster.ledger_book import LedgerBook
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.permit import permit_text, revoked_text
 from webhook.core.fleet.proof import Evidence
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.silence import Heard
-from webhook.core.ledger import text as ledger_text
-from webhook.core.ledger.pages import Found, PagesMismatch
-from webhook.core.ledger.record import Reservation
+from webhook.core.ledger.pages import Found
 from webhook.core.notation import names
 from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
@@ -39,6 +36,7 @@ from webhook.fleet.members.copies import (
     pods_listed,
 )
 from webhook.fleet.members.health import Health
+from webhook.fleet.members.ledger import NO_LEDGER, LedgerReader, MemberLedger
 from webhook.fleet.members.shared_read import SharedRead
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
@@ -103,15 +101,6 @@ class Waits:
     """Unix time at which its queue has booked room for it, if it has."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ledger:
-    stands: bool
-    """False where there is none: then it says of nothing that it is gone."""
-    knows_permits: bool
-    entries: Mapping[str, Reservation]
-    """By the uid of the copy or job that they are for."""
-
-
 class Member:
     """One member, by the name that the hub knows it by."""
 
@@ -130,8 +119,7 @@ class Member:
         self.cluster = SharedRead(self._cluster)
         """Returns the uid of its kube-system. Raises NoAnswer."""
         self._ledger = SharedRead(self._ledger_shown)
-        self._book = LedgerBook()
-        """Decodes only what is not as it was read last."""
+        self._reader = LedgerReader()
 
     def reach(self, api: Api) -> Api:
         """Ask by another connection from now on; return the one before, on which requests may be under way."""
@@ -358,33 +346,26 @@ class Member:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    async def _ledger_shown(self) -> _Ledger | None:
+    async def _ledger_shown(self) -> MemberLedger | None:
         with self.rested_on("ledger"):
-            return await self._ledger_read()
+            ledger = await self._ledger_read()
+        if ledger is not None:
+            self.knows_permits = ledger.knows_permits
+        return ledger
 
-    async def _ledger_read(self) -> _Ledger | None:
+    async def _ledger_read(self) -> MemberLedger | None:
         """Return what its ledger says; None where it cannot be read, which proves nothing.
 
         The index is read first: an entry never moves, so what stood before stands on a page that the index lists.
         """
-        found = await self._get(_LEDGER)
-        if found is None:
-            self.knows_permits = False
-            return _Ledger(False, False, {})
-        index, pages, book = _data(found), dict[str, Found](), self._book
+        index = await self._get(_LEDGER)
+        if index is None:
+            return NO_LEDGER
+        pages = dict[str, Found]()
         with contextlib.suppress(NotFound):
             async for page in self._objects(_CONFIG_MAPS, {"labelSelector": names.LEDGER_PAGE}):
-                name, uid = (text(paths.find(page, ("metadata", key))) for key in ("name", "uid"))
-                read = Found(uid, _data(page))
-                pages[name] = book.pages[name] if book.pages.get(name) == read else read
-        book.index, book.pages = book.index if book.index == index else index, pages
-        try:
-            ledger = book.read()
-            knows = orjson.loads((book.index or {})[ledger_text.META]).get(ledger_text.PERMITS) is True
-        except (ledger_text.LedgerCorrupt, PagesMismatch, KeyError, ValueError):
-            return None
-        self.knows_permits = knows
-        return None if ledger is None else _Ledger(True, knows, ledger.entries)
+                pages |= self._reader.page(page)
+        return self._reader.read(index, pages)
 
     async def _has_none(self, path: str, query: Mapping[str, str]) -> bool:
         """Return whether a list is empty; not of a kind that is not served. Raises NoAnswer."""
@@ -511,7 +492,3 @@ class Member:
                 self.health.took(asyncio.get_running_loop().time() - began)
         self.health.note("")
         return answer
-
-
-def _data(config_map: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value) for key, value in paths.find_mapping(config_map, ("data",)).items()}
