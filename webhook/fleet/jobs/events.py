@@ -19,6 +19,8 @@ QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
+UID_CHARACTERS: Final = 8
+"""Of a job, in the name of its events."""
 MEMBERS: Final = "tutti-hub-members"
 """The Secret of a hub's directory: one kubeconfig a member, named after it."""
 _COMPONENT: Final = "tutti.dev/hub"
@@ -101,11 +103,12 @@ def expiring(namespace: str, secret: str, member: str, until: float, now: float)
 
 
 def _of_job(kind: JobKind, job: Mapping[str, Any], last: str, now: float) -> dict[str, Any]:
-    """Return what events of a hub's job have in common; of the same last part of its name there is one."""
+    """Return what events of a hub's job have in common; of the same last part of its name each job has one."""
     metadata = job["metadata"]
     involved = {key: metadata[key] for key in ("namespace", "name", "uid")}
     about = {"apiVersion": job["apiVersion"], "kind": kind.kind, **involved}
-    return _event(f"{metadata['name'][:200]}.{last}", about, now)
+    # Another kind has a job of this name, or it is made again by it.
+    return _event(f"{metadata['name'][:180]}.{metadata['uid'][:UID_CHARACTERS]}.{last}", about, now)
 
 
 def _event(name: str, about: Mapping[str, Any], now: float) -> dict[str, Any]:
