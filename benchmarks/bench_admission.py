@@ -19,7 +19,7 @@ from typing import Any, Final
 import orjson
 import uvloop
 
-from benchmarks.load import BORROWING_CPU, JOBS, NAMESPACE, TOTAL, Load, Outcome, policy, quota_limit_per_second
+from benchmarks.load import BORROWING_CPU, NAMESPACE, TOTAL, Load, Outcome, delete_jobs, policy, quota_limit_per_second
 from benchmarks.profiling import durations, profiled, show
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
@@ -98,12 +98,7 @@ async def measure(
     if folder is not None:
         show(await durations(api) - took, TOTAL)
     sys.stdout.flush()
-    await api.request(
-        "DELETE",
-        JOBS.replace("/v1/", f"/v1/namespaces/{NAMESPACE}/"),
-        query={"propagationPolicy": "Background"},
-        timeout_seconds=60,
-    )
+    await delete_jobs(api)
     return outcome
 
 

@@ -20,13 +20,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import uvloop
 
 from benchmarks.bench_admission import prepare, processor_millis, rss_mib
-from benchmarks.load import JOBS, NAMESPACE, JobClass, changed_jobs, complete, job, policy
+from benchmarks.load import JOBS, NAMESPACE, JobClass, changed_jobs, complete, delete_jobs, job, policy
 from benchmarks.take_over import take_overs
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import ROOT, Installation
@@ -306,9 +306,7 @@ async def measure_floor(
         process.terminate()
         await process.wait()
     show(found)
-    path = JOBS.replace("/v1/", f"/v1/namespaces/{NAMESPACE}/")
-    query: dict[str, Any] = {"propagationPolicy": "Background"}
-    await api.request("DELETE", path, query=query, timeout_seconds=300)
+    await delete_jobs(api)
     return found
 
 

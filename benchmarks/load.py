@@ -94,6 +94,16 @@ def policy(queues: list[tuple[str, str]] | None = None, cpu: int = NOMINAL_CPU) 
     return objects
 
 
+async def delete_jobs(api: Api) -> None:
+    """Delete all jobs of a load, page by page: what was deleted is answered, and that may be long."""
+    path, query = (
+        JOBS.replace("/v1/", f"/v1/namespaces/{NAMESPACE}/"),
+        {"propagationPolicy": "Background", "limit": "500"},
+    )
+    while orjson.loads(await api.request("DELETE", path, query=query, timeout_seconds=60)).get("items"):
+        pass
+
+
 def job(queue: str, job_class: JobClass, number: int, pods: int = 1) -> dict[str, Any]:
     """Return one Job of the load."""
     resources = {"requests": {"cpu": str(job_class.cpu)}}
