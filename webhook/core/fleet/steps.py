@@ -130,6 +130,8 @@ def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:
         return "is deleting its copy"
     if copy.permitted:
         return "stopped it, and did not start it again in time"
+    if copy.offer != dispatch.offer:
+        return "has a copy that says it is of another offer: somebody changed that there"
     return "gave its room back before the permit arrived"
 
 
@@ -178,6 +180,9 @@ def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterF
         return HubStep.NOTHING
     if copy.permitted:
         return HubStep.RECALL if moves and stopped_there(sight) else HubStep.NOTHING
+    if (copy.job, copy.offer) != (wish.job, dispatch.offer):
+        # Somebody there has changed what it says it is of: no permit will ever be one for it.
+        return HubStep.RECALL if copy.suspended else HubStep.NOTHING
     if not sight.reserved:
         # The member gave the room back before the permit came.
         return HubStep.RECALL
