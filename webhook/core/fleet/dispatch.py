@@ -21,6 +21,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+EPOCHS_END: Final = 10**12
+NUMBERS_END: Final = 10**9
+
 
 class Offer(NamedTuple):
     """The number of one try to place a gang; it only grows."""
@@ -28,6 +31,11 @@ class Offer(NamedTuple):
     epoch: int
     """Of the hub: grows whenever its record was lost or set back, so that no offer ever bears the number of another."""
     number: int
+
+    @property
+    def may_be_ours(self) -> bool:
+        """Whether a hub may have made it: its epochs are Unix times, and whoever can edit a copy writes any digits."""
+        return self.epoch < EPOCHS_END and self.number < NUMBERS_END
 
     def __str__(self) -> str:
         return f"{self.epoch}.{self.number}"

@@ -26,7 +26,7 @@ class Verdict(StrEnum):
     WAIT = "wait"
     """The record has to be settled first."""
     END = "end"
-    """It has a permit that was taken back, in a member that was set back: delete it by its uid."""
+    """It has a permit that was taken back, in a member that was set back, or that no hub gave: delete it by its uid."""
 
 
 def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool, complete: bool) -> Verdict:
@@ -50,7 +50,7 @@ def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool,
             return Verdict.SWEEP
         return Verdict.KEEP if swept else Verdict.REVOKE
     if not dispatch.holds:
-        return Verdict.ADOPT
+        return Verdict.ADOPT if copy.offer.may_be_ours else Verdict.END
     return Verdict.END if complete else Verdict.WAIT
 
 

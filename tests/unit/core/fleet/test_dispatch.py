@@ -7,7 +7,9 @@ import pytest
 
 from webhook.core.fleet.dispatch import NOWHERE, TRANSITIONS, Dispatch, DispatchPhase, Event, Offer
 from webhook.core.fleet.permit import permit_text, permits
-from webhook.core.fleet.text import decode, encode
+from webhook.core.fleet.sight import Copy
+from webhook.core.fleet.strays import Verdict, verdict
+from webhook.core.fleet.text import decode, encode, offer_of
 
 OFFERED = Dispatch().offered(3, "a", "cluster-a")
 GRANTED = OFFERED.granted("copy", "17")
@@ -119,3 +121,17 @@ def test_a_permit_is_useless_on_any_other_copy_or_offer(permit: str, offer: str,
 
 def test_a_permit_lets_the_copy_start_that_it_was_written_for() -> None:
     assert permits(permit_text(str(OFFERED.offer), "copy"), str(OFFERED.offer), "copy")
+
+
+@pytest.mark.parametrize("offer", ["9999999999." + "9" * 29, "9" * 37 + ".9", "99999999999.999999999"])
+def test_a_record_that_follows_an_adopted_copy_can_be_read_whatever_somebody_wrote_on_that(offer: str) -> None:
+    copy = Copy("uid", "1", "hub", "job", offer_of(offer), permitted=True)
+    found = verdict(copy, "cluster-a", NOWHERE, swept=True, complete=True)
+    assert found in (Verdict.ADOPT, Verdict.END)
+    if found is Verdict.ADOPT:
+        record = NOWHERE.adopted(copy.offer, "a", "cluster-a", copy.uid)
+        for _ in range(20):
+            record = (
+                record.recalled("over").proven_gone().offered(record.offer.epoch, "a", "cluster-a").granted("b", "1")
+            )
+            assert decode(encode(record)) == record
