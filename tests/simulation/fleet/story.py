@@ -85,8 +85,8 @@ class Process:
         }
         self.links[HUB_LINK] = Link(world.hub.cluster.api(HUB_ACCOUNT, plan), states, HUB_LINK, point, pace.asked)
         members = {name: link for name, link in self.links.items() if name != HUB_LINK}
-        hub = Hub(self.links[HUB_LINK], dict(members), KINDS, clock=LoopClock(), rng=Random(4), dead_man=dead_man)
-        self._task = asyncio.create_task(hub.run())
+        self.hub = Hub(self.links[HUB_LINK], dict(members), KINDS, clock=LoopClock(), rng=Random(4), dead_man=dead_man)
+        self._task = asyncio.create_task(self.hub.run())
 
     def kill(self) -> None:
         """Nothing that it was doing reaches anybody any more."""

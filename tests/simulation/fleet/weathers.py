@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any
 
-from tests.simulation.fleet.links import Fault
+from tests.simulation.fleet.links import Fault, Link
 from tests.simulation.fleet.rules import Json, ended, jobs, reserved
 from tests.simulation.fleet.story import FAULTS, Story
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Side
@@ -223,6 +223,23 @@ class Astray(CutOff):
             process.links[member].astray = to
 
 
+class WrongCredentials(Astray):
+    """The credentials of a member are those of another cluster for a while, which answers slowly at times."""
+
+    def _begin(self, member: str) -> None:
+        self._slow = self.chance.random() < 0.5
+        super()._begin(member)
+
+    def _lead(self, member: str, to: SimulatedApi | None) -> None:
+        for process in self.living:
+            right = process.links[member]
+            wrong = None if to is None else Link(to, self._other_state(), member, lambda when: None)
+            process.hub.fleet.members[member].reach(right if wrong is None else wrong)
+
+    def _other_state(self) -> dict[str, Fault]:
+        return dict.fromkeys(self.states, Fault.SLOW if self._slow else Fault.PASS)
+
+
 class DeclaredLost(OneFault):
     """A member does not answer and is declared lost; some time later it is there all the same."""
 
@@ -379,6 +396,7 @@ WEATHERS: dict[str, type[OneFault]] = {
     "a member is cut off": CutOff,
     "a member is slow": Slow,
     "its name leads elsewhere": Astray,
+    "its credentials are another's": WrongCredentials,
     "a member is declared lost": DeclaredLost,
     "a member is silent": Silent,
     "a member is set back": MemberSetBack,
