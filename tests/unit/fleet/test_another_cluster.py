@@ -28,3 +28,21 @@ async def test_a_gang_whose_members_name_leads_elsewhere_stays_and_its_owner_is_
         await world.hub.delete(*SEED)
         await asyncio.sleep(90)
         assert dispatch_of(await world.hub.get(*SEED) or {}).waits == "", "the other cluster says nothing of it"
+
+
+async def test_where_two_names_were_swapped_nobody_is_told_to_give_up_what_runs() -> None:
+    """It would be offered to the cluster that has it, by its new name, or run twice."""
+    async with fleet("a", "b") as world, SimulatedCluster(Random(9), namespaces=("tutti-system",)) as other:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3, 0)
+        members = world.running_hub.fleet.members
+        of_b = members["b"].reach(members["a"].reach(other.api(HUB_ACCOUNT)))
+        members["a"].reach(of_b)
+        await asyncio.sleep(90)
+        assert await world.places(*SEED) == ["a"]
+        listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+        told = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "MemberChanged"]
+        assert told == [
+            "a now leads to a different cluster from the one that has this job. b leads to that one: give the two "
+            "members the Secrets that they had before"
+        ]
