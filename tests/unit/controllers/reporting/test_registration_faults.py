@@ -73,7 +73,7 @@ def test_a_changed_condition_is_noticed_but_where_a_kind_of_ones_own_changes_it(
     (hook,) = [each for each in changed["webhooks"] if each["name"] == "job.tutti.dev"]
     hook["matchConditions"][0]["expression"] = "false"
     assert faults(validating, changed, (), ()) == [
-        "webhook job.tutti.dev has a different condition opted-in-now-or-before"
+        "webhook job.tutti.dev has a different condition opted-in-or-loses-its-maker"
     ]
     assert faults(validating, changed, {"batch"}, ()) == []
 
