@@ -153,7 +153,7 @@ def job_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
 
 
 def _is_to_be_judged(family: Family, known: Sequence[Family]) -> str:
-    """Return an expression: a changed object opted in, now or before, or is let go of by what its controller works for.
+    """Return an expression: a changed object opted in, now or before, or loses the owner whose controller made it.
 
     In one condition: for each entry with any, the API server makes copies of both objects.
     """
@@ -163,7 +163,7 @@ def _is_to_be_judged(family: Family, known: Sequence[Family]) -> str:
 
 
 def let_go_entry(families: Sequence[Family]) -> dict[str, Any]:
-    """What a job's controller made is not deleted from above its pods: it would be made again, beside them.
+    """What a job's controller made is not deleted without its pods: it would be made again, beside them.
 
     The webhook knows whether the namespace has queues. A policy that has LocalQueues for parameters is judged for each.
     """

@@ -2,7 +2,7 @@
 
 A child belongs to its owner's gang. It is never queued by itself, and runs only while its owner is admitted. Who made
 it is settled by the authenticated user; an ownerReference alone proves nothing. Nobody takes a child from its owner, or
-deletes it from above its pods: the owner's controller would make it again.
+deletes it without its pods: the owner's controller would make it again.
 """
 
 from collections.abc import Mapping

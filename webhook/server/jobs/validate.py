@@ -2,7 +2,7 @@
 
 Pure: request and rules in, answer out. Our own account may change everything: ``handler`` does not ask about it;
 everybody else may create suspended and marked, change what waits, hold and shrink what runs (``changes``), and delete
-anything, but nothing from above its pods that would be made again (``children``).
+anything, but not without its pods what would be made again (``children``).
 """
 
 from collections.abc import Mapping
