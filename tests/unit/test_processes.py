@@ -1,6 +1,9 @@
 """The reconciler as its process runs it, over a connection to a simulated API server: its watchdog and its clock."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -101,3 +104,18 @@ async def test_a_leader_counts_on_when_the_clock_of_its_machine_is_set(
         (clock,) = clocks
         monkeypatch.setattr(time, "time", lambda: wall() + 86_400)
         assert clock.now() < wall() + 3600
+
+
+def test_a_process_that_dies_in_native_code_says_where() -> None:
+    """Such as in a library's: what its log says last is all that whoever is on call has of it."""
+    dying = (
+        "import asyncio, os, signal\n"
+        "from webhook.processes.running import run\n"
+        "async def serve(config, stop):\n"
+        "    os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "run(serve, None)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", dying], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in ended.stderr
+    assert "in serve" in ended.stderr

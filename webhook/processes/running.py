@@ -1,6 +1,7 @@
 """What every process has: a name, a log, an event loop and its end by a signal."""
 
 import asyncio
+import faulthandler
 import os
 import signal
 import socket
@@ -22,6 +23,8 @@ def run(serve: Serve, path: Path | None) -> None:
     """
     import uvloop  # noqa: PLC0415
 
+    # What ends a process in a library's native code would leave no word in its log.
+    faulthandler.enable()
     config = load(path)
     logs.configure(config.log_level)
     job_kinds(config)

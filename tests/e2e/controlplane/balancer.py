@@ -6,6 +6,7 @@ Run as ``python -m tests.e2e.controlplane.balancer --listen PORT --replica PORT=
 import argparse
 import asyncio
 import contextlib
+import faulthandler
 import itertools
 from collections.abc import Callable
 from typing import Final, cast
@@ -145,6 +146,7 @@ def main() -> None:
     parser.add_argument("--listen", type=int, required=True)
     parser.add_argument("--replica", action="append", required=True, metavar="PORT=READY_URL")
     given = parser.parse_args()
+    faulthandler.enable()
     replicas = [Replica(int(port), probe) for port, _, probe in (entry.partition("=") for entry in given.replica)]
     uvloop.run(Balancer(replicas).serve(given.listen))
 
