@@ -30,7 +30,7 @@ LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing 
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
 STEPPED_DOWN = Counter(
     "tutti_stepped_down_total",
-    "Terms that ended while the process went on, because it lost the lease or may not write the ledger.",
+    "Terms that ended while the process went on, because it lost the lease, may not write the ledger, or met a bug.",
     ["why"],
 )
 LEADING_DENIED = Gauge(
@@ -90,7 +90,7 @@ GRANTS = Counter(
 )
 MEMBER_UNREACHABLE = Gauge(
     "tutti_fleet_member_unreachable",
-    "1 while a member of a fleet does not answer its hub, or with more or other than a hub can use.",
+    "1 while a member of a fleet does not answer its hub, or its answer is too large or cannot be used.",
     ["member"],
 )
 UNREADABLE_DISPATCHES = Gauge(

@@ -11,12 +11,20 @@ class LeaseLost(TuttiError):
 
     lasting = False
     """Trying again at once would end the same."""
+    kept = False
+    """The lease is still ours: it is handed over, so that nobody has to wait for its end."""
 
 
 class LedgerRefused(LeaseLost):
     """The API server takes no write of ours, or the ledger is of another release: step down, try again later."""
 
-    lasting = True
+    lasting = kept = True
+
+
+class GangFailed(LeaseLost):
+    """A bug of ours met one gang while the engine decided: begin again, with a new engine and without that gang."""
+
+    kept = True
 
 
 class SetBack(TuttiError):

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import structlog
 
 from webhook import metrics
-from webhook.controllers.ledger.errors import LeaseLost, LedgerRefused
+from webhook.controllers.ledger.errors import GangFailed, LeaseLost, LedgerRefused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.reporting.announce import Announcer
@@ -75,7 +75,7 @@ class Leadership:
                     self._trusted_again()
                 elif not lost.lasting:
                     self._backoff.reset()
-                rest_seconds = self._backoff.next_seconds() if lost.lasting else self._left_to_others(began)
+                rest_seconds = self._rest_seconds(lost, began)
                 await self._step_down(lost)
 
     async def resign(self) -> None:
@@ -115,6 +115,11 @@ class Leadership:
             # It may have held the lease for a while: nobody waits for its end any more.
             self._terms.ended()
         return leads
+
+    def _rest_seconds(self, lost: LeaseLost, began: float) -> float:
+        if lost.lasting:
+            return self._backoff.next_seconds()
+        return 0.0 if lost.kept else self._left_to_others(began)
 
     def _left_to_others(self, began: float) -> float:
         """Return how long to leave the lease to others after a term in which it was never renewed.
@@ -156,13 +161,19 @@ class Leadership:
 
     async def _step_down(self, lost: LeaseLost) -> None:
         metrics.LEADING.set(0)
-        metrics.STEPPED_DOWN.labels("refused" if lost.lasting else "lease lost").inc()
+        metrics.STEPPED_DOWN.labels(_why(lost)).inc()
         renewal = self._terms.keeper.last_renewal
         log.error("ledger.stepped_down", why=str(lost), lease=renewal)
         if str(lost) not in self._said:
             # A write that fails in each of many short terms is one piece of news, at whatever time.
             self._said.add(str(lost))
             self._announcer.stepped_down(f"{lost}; {renewal}" if renewal else str(lost))
-        if lost.lasting:
-            # Another replica may be allowed what we are not.
+        if lost.kept:
+            # Another replica may be allowed what we are not, or know what we fail on.
             await self._terms.keeper.step_down()
+
+
+def _why(lost: LeaseLost) -> str:
+    if isinstance(lost, GangFailed):
+        return "bug"
+    return "refused" if lost.lasting else "lease lost"

@@ -23,7 +23,7 @@ from webhook.controllers.gangs import gated_pods, siblings, silent_hubs
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.controllers.gangs.stops import Stops
-from webhook.controllers.ledger.errors import LedgerBroken
+from webhook.controllers.ledger.errors import GangFailed, LedgerBroken
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.ledger_room import LedgerRoom
 from webhook.controllers.ledger.recovery import Recovery
@@ -54,6 +54,9 @@ TICK_SECONDS: Final = 1.0
 OVERDUE_SECONDS: Final = 60.0
 """A controller whose job was written to stop it so long ago, and that has not stopped its pods, fails on that job."""
 
+FAILED: Final = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
+FAILED_MAX: Final = 100
+"""Gangs at which the engine fails in one process."""
 LOOKED_AT_MAX: Final = 5_000
 """A cycle decides about no more gangs once its searches for victims have looked at so many gangs, some 30 ms. One that
 finds more alone is the last."""
@@ -79,6 +82,8 @@ class Reconciler:
         self._chores: asyncio.Task[None] | None = None
         """What is done besides the cycles, so that an API server that does not answer does not cost the lease."""
         self.leading = False
+        self._failed = set[str]()
+        """Uids of gangs at which the engine failed: it is not asked about them again."""
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
         self.leadership = Leadership(terms, announcer, config.lease.retry_seconds, feeds.rng)
@@ -218,8 +223,7 @@ class Reconciler:
                 self._tick(batch, now)
             # What was just released is for those first who lack room.
             await self._gangs.settle_many_nodes(self._keeper.renew_if_due)
-            epoch, most = self._keeper.ledger.epoch, self._room.most
-            plan = self.engine.cycle(now, self._view.fences, epoch, most=most, looks=LOOKED_AT_MAX)
+            plan = self._decide(now, self._keeper.ledger.epoch)
             self._take_plan(plan, batch, now)
             await self._stops.planned(plan, now, batch)
         claims = self.engine.claims()
@@ -251,6 +255,22 @@ class Reconciler:
         self.dirty.add_quiet()
         self.after_cycle()
 
+    def _decide(self, now: float, epoch: int) -> Plan:
+        """Return the engine's plan. Raises GangFailed where a bug meets one gang: all others are decided about without
+        it from now on. Where so many fail it is not they that are wrong, and the process ends.
+        """
+        try:
+            return self.engine.cycle(now, self._view.fences, epoch, most=self._room.most, looks=LOOKED_AT_MAX)
+        except Exception as error:
+            gangs = self.engine.deciding()
+            if not gangs or len(self._failed) >= FAILED_MAX:
+                raise
+            self._failed.update(gangs)
+            metrics.BROKEN_JOBS.inc()
+            names = [uid if (job := self._view.jobs.get(uid)) is None else job.key for uid in gangs]
+            log.exception("gang.broken", jobs=names)
+            raise GangFailed(f"Tutti failed on {', '.join(names)}, which waits from now on") from error
+
     def _add_start(self, job: JobRecord, batch: Batch) -> None:
         """Start a job if the ledger that was just written still says so."""
         ledger, flavors = self._keeper.ledger, self._view.policy.flavors
@@ -268,7 +288,7 @@ class Reconciler:
         if record.broken_by != cause:
             record.broken_by = cause
             log.exception("job.broken", uid=uid, job=None if job is None else job.key)
-        record.withheld = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
+        record.withheld = FAILED
 
     # -- taking in what changed ------------------------------------------------------------------------------------
 
@@ -311,6 +331,11 @@ class Reconciler:
 
     def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
         reservation = self._view.ledger.entries.get(uid)
+        if job is None:
+            self._failed.discard(uid)
+        elif uid in self._failed and reservation is None and job.finished is None:
+            self.records.of(uid).withheld = FAILED
+            return
         if act and reservation is not None and self._stops.lower(reservation, batch):
             reservation = batch.put[uid]
         if act and reservation is not None and siblings.leaves(job, reservation):

@@ -145,6 +145,14 @@ class EnsembleEngine:
         stopped = [replace(whole, uid=uid) for whole in plan.stopped for uid in self._going(whole.uid)]
         return Plan(tuple(admitted), tuple(grown), tuple(preempted), tuple(stopped))
 
+    def deciding(self) -> tuple[str, ...]:
+        """Return the uids of the jobs at which a cycle failed, as ``Engine.deciding`` does."""
+        uid = self._engine.deciding()
+        group = None if uid is None else self._ensemble_of(uid)
+        if group is not None:
+            return tuple(gang.uid for gang in group.composed)
+        return () if uid is None else (uid,)
+
     def _admitted(self, whole: Reservation, fences: Fences, going: Set[str]) -> Iterable[Reservation]:
         group = self._group_of(whole.uid)
         if group is None:

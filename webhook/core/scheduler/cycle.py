@@ -134,10 +134,12 @@ class Cycle:
         return decision
 
     def _decide(self, eclass: EquivalenceClass) -> Decision:
+        self._state.deciding = eclass.head.uid
         return self._state.decide(eclass)
 
     def _act(self, eclass: EquivalenceClass, decision: Decision) -> None:
         del self._known[eclass]
+        self._state.deciding = eclass.head.uid
         if decision.barrier is not None and decision.misplaced is not None:
             instead = booked_nodes.instead_of_waiting(self._state, eclass, decision, self._smallest)
             if instead is not decision:

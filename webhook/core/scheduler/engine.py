@@ -194,7 +194,9 @@ class Engine:
 
     def _decide(self, now: float, epoch: int, most: int | None, looks: int | None) -> Plan:
         """Return what to admit, grow and preempt; a dry run by Kueue's rule of one head a queue decides otherwise."""
-        return Cycle(self.state, now, epoch, most, looks).run()
+        plan = Cycle(self.state, now, epoch, most, looks).run()
+        self.state.deciding = None
+        return plan
 
     def follow(self, now: float, fences: Fences, claims: Mapping[str, Claim]) -> None:
         """Let questions be answered as of ``now`` while another process decides; ``claims`` are those of its ledger.
@@ -215,6 +217,13 @@ class Engine:
     def bookings(self) -> dict[str, Booked]:
         """Return what is booked for the heads of Backfill queues, by uid, as the ledger is to have it."""
         return self.state.backfill.written()
+
+    def deciding(self) -> str | None:
+        """Return the uid of the gang at which a cycle failed; None if it did not, or not while it decided about one.
+
+        What the engine holds is not to be trusted then, until it is reset.
+        """
+        return self.state.deciding
 
     # -- questions --------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,8 @@ class State:
     """What is free on which node; None while the nodes are not known."""
     nodes_seen: int = 0
     """Of these, as of when those were last woken who fitted none (``Capacity.generation``)."""
+    deciding: str | None = None
+    """Uid of the gang that is being decided about, so that whoever meets an error knows at which."""
     now: float = 0.0
     """Unix time of the last cycle, or of a follower's last look."""
     out_of_reach: frozenset[str] = frozenset()

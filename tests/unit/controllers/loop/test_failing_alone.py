@@ -16,8 +16,12 @@ from tests.unit.samples import sample
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
+from webhook.controllers.loop import reconciler as reconciling
+from webhook.core.assignment.decision import Decision
 from webhook.core.notation import names
+from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.reasons.reasons import Code
+from webhook.core.scheduler.state import State
 from webhook.jobs.patches import job as patches
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -84,6 +88,81 @@ async def test_a_job_on_which_we_fail_at_each_look_is_logged_once_a_cause(monkey
     assert told(logs) == ["team-a/train"] * 2
 
 
+def fail_on(monkeypatch: pytest.MonkeyPatch, *broken: str) -> None:
+    """Have the engine fail whenever it decides about a job of these names."""
+    genuine = State.decide
+
+    def decide(state: State, eclass: EquivalenceClass, **more: Any) -> Decision:
+        assert eclass.head.name not in broken, "an invariant that nobody thought would break"
+        return genuine(state, eclass, **more)
+
+    monkeypatch.setattr(State, "decide", decide)
+
+
+async def test_a_gang_on_which_the_engine_fails_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_on(monkeypatch, "train", "worse")
+    before = sample("tutti_broken_jobs_total")
+    with structlog.testing.capture_logs() as logs:
+        async with led() as (cluster, parts):
+            for name in ("train", "worse", "other"):
+                await cluster.create(waiting_job(name))
+            await asyncio.sleep(5)
+            assert not await suspended(cluster, "other")
+            # What comes later costs it no further term, and what it failed on is not forgotten.
+            await label(cluster, 1)
+            await asyncio.sleep(60)
+            assert await suspended(cluster, "train")
+            assert await suspended(cluster, "worse")
+            assert str(parts.reconciler.reason(await uid(cluster))).startswith("Tutti failed on this job")
+            await cluster.api().request("DELETE", JOB)
+            await cluster.create(waiting_job("another"))
+            await asyncio.sleep(5)
+            assert not await suspended(cluster, "another")
+    said = sorted(each["jobs"] for each in logs if each["event"] == "gang.broken")
+    assert said == [["team-a/train"], ["team-a/worse"]]
+    assert sample("tutti_broken_jobs_total") == before + 2
+
+
+async def test_of_two_replicas_each_fails_once_on_a_gang(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_on(monkeypatch, "train")
+    async with queued_cluster() as cluster:
+        # The engine has admitted the first when it fails on the second: nothing of that is carried out, or kept.
+        for name in ("first", "train", "other"):
+            await cluster.create(waiting_job(name))
+        running = [
+            asyncio.create_task(
+                reconciler(cluster.api(), Config(), identity=name, clock=LoopClock(), rng=Random(name)).run()
+            )
+            for name in ("one", "two")
+        ]
+        before = sample("tutti_stepped_down_total", why="bug")
+        await asyncio.sleep(10)
+        assert not await suspended(cluster, "first")
+        assert not await suspended(cluster, "other")
+        ledger = orjson.loads(await cluster.api().request("GET", LEDGER))["data"]
+        assert len(ledger) == len({"meta", "first", "other"})
+        await asyncio.sleep(60)
+        assert sample("tutti_stepped_down_total", why="bug") - before <= 2
+        assert not any(task.done() for task in running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_where_the_engine_fails_on_each_gang_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciling, "FAILED_MAX", 3)
+    fail_on(monkeypatch, *(f"train-{number}" for number in range(5)))
+    async with queued_cluster() as cluster:
+        parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        for number in range(5):
+            await cluster.create(waiting_job(f"train-{number}"))
+        await asyncio.wait([running], timeout=60)
+        ended = running.exception()
+        assert isinstance(ended, ExceptionGroup)
+        assert ended.subgroup(AssertionError) is not None
+
+
 async def test_a_status_that_cannot_be_made_does_not_end_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     def take(*_: Any) -> Any:
         raise KeyError("a status that nobody thought of")
@@ -125,6 +204,11 @@ async def test_a_gang_that_its_owner_takes_out_of_the_queue_is_not_counted_as_wa
 
 async def uid(cluster: SimulatedCluster) -> str:
     found: str = orjson.loads(await cluster.api().request("GET", JOB))["metadata"]["uid"]
+    return found
+
+
+async def suspended(cluster: SimulatedCluster, name: str) -> bool:
+    found: bool = orjson.loads(await cluster.api().request("GET", JOB.replace("train", name)))["spec"]["suspend"]
     return found
 
 
