@@ -15,7 +15,7 @@ maximum. The tree's label ``kube-queue/max-preempible-jobs`` (sic) caps the numb
 Of a min, ``min - lendlimit`` is never lent: nothing at all of what the attribute leaves out, as upstream subtracts it.
 Jobs are not reserved by it there, and here only where it lists them.
 
-A leaf that has its min leaves room to starved gangs of others (``core.backfill.borrowing_guard``). Upstream has it
+A leaf that has its min leaves room to starved gangs of others (``core.scheduler.borrowing_guard``). Upstream has it
 behind a switch that is off: its rule does not ask whether holding a job back helps anybody. Ours does, and is on.
 
 Not read: the labels ``quota.scheduling…/name`` by which upstream's jobs name another leaf than their namespace's, for

@@ -1,6 +1,5 @@
-"""Who may start before a blocked head without delaying it, and which queues leave room to those below their own.
+"""Who may start before a blocked head without delaying it.
 
 ``rule`` says who may pass: ``heads`` are the gangs that must not be delayed, ``timetable`` when each can start,
-``bookings`` the room that is booked for them, ``head_plan`` all that at one moment. ``borrowing_guard`` is the other
-half.
+``bookings`` the room that is booked for them, ``head_plan`` all that at one moment.
 """

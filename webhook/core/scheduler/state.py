@@ -9,7 +9,6 @@ from typing import Final
 from webhook.core.assignment.decision import Decider, Decision
 from webhook.core.assignment.flavors import Mode
 from webhook.core.assignment.preemption import may_stop_any
-from webhook.core.backfill.borrowing_guard import BorrowingGuard
 from webhook.core.backfill.rule import Backfill
 from webhook.core.ledger.bounds import fits_alone
 from webhook.core.ledger.record import Claim, Reservation, with_places
@@ -28,6 +27,7 @@ from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import QuotaTree, Vertex
 from webhook.core.quota.usage_decay import DecayedUsage
 from webhook.core.reasons.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
+from webhook.core.scheduler.borrowing_guard import BorrowingGuard
 from webhook.core.scheduler.usage_order import UsageOrder
 
 LOWEST: Final = (-sys.maxsize, 0.0, "")
