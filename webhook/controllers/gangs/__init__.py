@@ -1,4 +1,4 @@
-"""What happens to one gang after it is admitted: its next step, stops, pods that do not come, proof that none is left.
+"""What happens to one gang beside the engine: its next step, stops, pods that do not come, proof that none is left.
 
 ``assess`` names the next step, ``gated_pods`` the same for gangs of plain pods; ``stops`` stops them, ``siblings`` says
 who stops with them and ``requeues`` what they take along; ``pods_ready`` watches that they become whole and stay so,

@@ -122,9 +122,10 @@ def _succeeded(jobs: Iterable[Gang]) -> int:
 
 
 def _awaiting(members: Sequence[Part]) -> Reason:
+    verb = "is" if len(members) == 1 else "are"
     names = some(members, ensemble.NAMED_MAX, lambda part: str(part.reservation))
     return Reason(
         Code.SUSPENDED,
-        f"{names} of its PodGroup still being stopped",
+        f"{names} of its PodGroup {verb} still being stopped",
         help="they queue again together, when the last pod is gone",
     )

@@ -1,4 +1,4 @@
-"""Why a gang waits or an object is refused: one typed reason, whose text is made here or from its parts.
+"""Why a gang waits: one typed reason, whose text is made here or from its parts.
 
 The event, the read API's conditions, ``tutti explain`` and the metric label are all made of it.
 """
