@@ -125,7 +125,7 @@ MUTANTS: Final = (
     Mutant(
         "1",
         "jobs prove how far the ledger had come",
-        "webhook/parts/reconciler.py",
+        "webhook/assembly/reconciler.py",
         "        proved_seq=lambda: rebuild.proved_seq(view),\n",
         "",
         WITNESS_TESTS,

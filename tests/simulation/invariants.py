@@ -20,6 +20,7 @@ from tests.simulation.running import Running
 from tests.simulation.shapes import STORAGES, is_suspended
 from tests.simulation.trees import Held, Trees, held_by
 from webhook import metrics
+from webhook.assembly.reconciler import ReconcilerParts
 from webhook.clock import LoopClock
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.controllers.gang_record import GangRecords, Phase
@@ -30,7 +31,6 @@ from webhook.jobs.reading.annotations import decode_admission
 from webhook.jobs.reading.made_for import made_for
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
-from webhook.parts.reconciler import ReconcilerParts
 
 GPU: Final = "nvidia.com/gpu"
 

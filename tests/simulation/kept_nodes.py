@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from webhook.assembly.reconciler import ReconcilerParts
 from webhook.core.ledger.record import Reservation
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.scheduler.plan import Plan
-from webhook.parts.reconciler import ReconcilerParts
 
 
 def large_to_come(reservation: Reservation, bound: int) -> int:

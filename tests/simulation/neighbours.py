@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import orjson
 
+from webhook.assembly.reconciler import ReconcilerParts
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
-from webhook.parts.reconciler import ReconcilerParts
 
 HIDDEN: Final = frozenset({"Job", "JobSet", "PyTorchJob", "Pod", "PodGroup"})
 """Kinds whose names are nobody's business in another namespace."""

@@ -33,6 +33,8 @@ from tests.simulation.shapes import KINDS
 from tests.simulation.shut_kinds import KINDS as SHUT_KINDS
 from tests.simulation.shut_kinds import ShutKinds
 from tests.simulation.weather import Weather
+from webhook.assembly import reconciler as reconciler_parts
+from webhook.assembly import webhook as webhook_parts
 from webhook.clock import ApiServersClock, Clock, LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger.errors import SetBack
@@ -46,8 +48,6 @@ from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
-from webhook.parts import reconciler as reconciler_parts
-from webhook.parts import webhook as webhook_parts
 from webhook.server.handler import ReviewHandler
 from webhook.server.sharding.forward import Forwarder
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import Clock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.http import HttpFrontEnd
 from webhook.laboratory.simulated.requests.identity import ADMIN
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 from webhook.processes import reconciler as reconciling
 
 PATIENCE_SECONDS = 30.0

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import ApiServersClock, telling
 from webhook.cluster.view import unsynced
 from webhook.config import Config
@@ -19,7 +20,6 @@ from webhook.controllers.reporting.registration_watch import RegistrationWatch
 from webhook.kube.connecting import connect
 from webhook.kube.server_version import log_server_version
 from webhook.kube.watchdog import EXIT_CODE, HUNG_SECONDS, Watchdog
-from webhook.parts.reconciler import reconciler
 from webhook.processes.running import identity_of
 from webhook.server.http.health import build_health_app
 from webhook.server.http.listener import serve

@@ -5,12 +5,12 @@ import random
 
 import structlog
 
+from webhook.assembly.webhook import webhook
 from webhook.clock import ApiServersClock, SystemClock, telling
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.kube.connecting import connect
 from webhook.kube.server_version import log_server_version
-from webhook.parts.webhook import webhook
 from webhook.processes.running import identity_of
 from webhook.server.http.app import Stranger, build_app, named_in_certificate
 from webhook.server.http.health import build_health_app

@@ -11,6 +11,8 @@ import pytest
 
 from tests.unit.controllers.ledger.keepers import Stage, reservation
 from tests.unit.server.reviews import review
+from webhook.assembly.reconciler import reconciler
+from webhook.assembly.webhook import webhook
 from webhook.clock import LoopClock
 from webhook.cluster import feeds, unread
 from webhook.cluster.unread import Survey
@@ -20,8 +22,6 @@ from webhook.dialects.fragment import Fragment
 from webhook.dialects.kueue import objects as kueue
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
-from webhook.parts.webhook import webhook
 from webhook.untyped import yaml_text
 from webhook.untyped.yaml_text import Measure
 

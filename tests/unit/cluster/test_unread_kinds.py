@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.server.reviews import ask, job, review
 from webhook import metrics
+from webhook.assembly.webhook import WebhookParts, webhook
 from webhook.clock import LoopClock
 from webhook.cluster.view import NAMESPACE_QUEUES, POD_GROUPS, POLICY
 from webhook.cluster.waiting import waiting_gang
@@ -16,7 +17,6 @@ from webhook.config import Config
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.router import Answer, Request
-from webhook.parts.webhook import WebhookParts, webhook
 
 pytestmark = pytest.mark.virtual_time
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from webhook.assembly.reconciler import reconciler
+from webhook.assembly.webhook import WebhookParts, webhook
 from webhook.clock import LoopClock
 from webhook.cluster.listener import Listener
 from webhook.config import Config
@@ -20,8 +22,6 @@ from webhook.dialects.compiler import PolicyCompiler, PolicyObject
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.router import Answer, Request
-from webhook.parts.reconciler import reconciler
-from webhook.parts.webhook import WebhookParts, webhook
 
 pytestmark = pytest.mark.virtual_time
 

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import queued_cluster, waiting_job
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.commands.owner_verbs import Verb, cancel, each, every_kind, hold, release, selected, top
 from webhook.config import Config
@@ -19,7 +20,6 @@ from webhook.core.notation import names
 from webhook.errors import Conflict, NotFound, WrongName
 from webhook.jobs.kinds.registry import KINDS, by_name
 from webhook.kube.api import MERGE_PATCH, Api
-from webhook.parts.reconciler import reconciler
 
 pytestmark = pytest.mark.virtual_time
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"

@@ -9,6 +9,7 @@ from typing import Any
 import jsonpatch
 import orjson
 
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger.keeper import LedgerKeeper
@@ -22,7 +23,6 @@ from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.election import Elector
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 LEDGER = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"
 JOB = "/apis/batch/v1/namespaces/team-a/jobs/train"

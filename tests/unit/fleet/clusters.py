@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 
 from tests.unit.controllers.stage import POLICY
+from webhook.assembly import reconciler as reconciler_parts
+from webhook.assembly import webhook as webhook_parts
 from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config
 from webhook.controllers.ledger.errors import SetBack
@@ -26,8 +28,6 @@ from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.controllers.training import FRAMEWORKS
 from webhook.laboratory.simulated.faults import FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
-from webhook.parts import reconciler as reconciler_parts
-from webhook.parts import webhook as webhook_parts
 
 ACCOUNT = User.service_account("tutti-system", "tutti-reconciler")
 HUB_ACCOUNT = User.service_account("tutti-fleet", "hub")

@@ -9,12 +9,12 @@ import pytest
 from tests.unit.controllers.stage import POLICY
 from tests.unit.fleet.clusters import ACCOUNT, NAMESPACE, Side, plain_job
 from tests.unit.fleet.test_rights import Call, Noted
+from webhook.assembly import reconciler as reconciler_parts
+from webhook.assembly import webhook as webhook_parts
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts import reconciler as reconciler_parts
-from webhook.parts import webhook as webhook_parts
 
 pytestmark = pytest.mark.virtual_time
 FOLLOWED = {

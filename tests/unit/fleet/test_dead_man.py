@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, pytorch_job, tutti
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
@@ -26,7 +27,6 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.api import SimulatedApi
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 pytestmark = pytest.mark.virtual_time
 SEED = "PyTorchJob", "pytorch-test"

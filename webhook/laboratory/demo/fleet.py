@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import orjson
 
+from webhook.assembly import reconciler as reconciler_parts
+from webhook.assembly import webhook as webhook_parts
 from webhook.clock import Clock, SystemClock
 from webhook.config import Config
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
@@ -28,8 +30,6 @@ from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.requests.identity import User
-from webhook.parts import reconciler as reconciler_parts
-from webhook.parts import webhook as webhook_parts
 
 MEMBERS: Final = ("north", "south", "west")
 GPUS: Final = 4

@@ -10,13 +10,13 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import JOB, LEDGER, PODS, POLICY, queued_cluster, stage, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 

@@ -11,12 +11,12 @@ import pytest
 
 from tests.unit.controllers.gangs.test_orphans import JOB_SET, job_set, leader, plain_job, pods_of, prepare
 from tests.unit.controllers.stage import JOB
+from webhook.assembly.reconciler import ReconcilerParts
 from webhook.controllers.loop.reconciler import OVERDUE_SECONDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.jobs import JobController
 from webhook.laboratory.simulated.controllers.jobsets import JobSetController
-from webhook.parts.reconciler import ReconcilerParts
 
 pytestmark = pytest.mark.virtual_time
 

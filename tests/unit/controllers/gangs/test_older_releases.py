@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import KUEUE, owning_queue, waiting_job
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"
 

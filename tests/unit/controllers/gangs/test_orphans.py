@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import JOB, LEDGER, PODS, POLICY, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 GATED = pytest.mark.parametrize("gated", [False, True], ids=["anywhere", "in a gated namespace"])

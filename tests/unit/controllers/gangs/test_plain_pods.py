@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import PODS, queued_cluster, waiting_pod
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.ledger import bounds
@@ -21,7 +22,6 @@ from webhook.jobs.patches.marking import gate_pod
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 CONFIG = Config(

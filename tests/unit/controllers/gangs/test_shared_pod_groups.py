@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import LEDGER, POLICY, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger.stored import project
@@ -18,7 +19,6 @@ from webhook.core.ledger.record import Ledger
 from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"

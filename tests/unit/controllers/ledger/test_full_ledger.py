@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import LEDGER, POLICY, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.controllers.ledger.ledger_room import SHARE
@@ -22,7 +23,6 @@ from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.objects import validation
 from webhook.laboratory.simulated.requests.router import Answer, Request
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 BYTES_MAX = 8_000

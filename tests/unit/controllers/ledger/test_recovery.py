@@ -12,6 +12,7 @@ import pytest
 from tests.unit.controllers.stage import POLICY, stage
 from tests.unit.controllers.stage import waiting_job as queued_job
 from tests.unit.samples import sample
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.notation import names
@@ -19,7 +20,6 @@ from webhook.errors import ApiError, Conflict, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 LEDGER = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"

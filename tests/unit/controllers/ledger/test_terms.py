@@ -12,6 +12,7 @@ import pytest
 from tests.unit.controllers.ledger.keepers import LossyApi, reservation
 from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, stage, waiting_job
 from tests.unit.samples import sample
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Lease
 from webhook.controllers.ledger.errors import LeaseLost
@@ -29,7 +30,6 @@ from webhook.errors import ApiError, Conflict, Forbidden, Gone, Invalid, NotFoun
 from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.election import parse
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 

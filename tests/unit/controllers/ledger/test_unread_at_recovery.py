@@ -10,10 +10,10 @@ import pytest
 from tests.unit.cluster.test_unread_kinds import WATCHES_END_SECONDS
 from tests.unit.controllers.gangs.test_orphans import job_set, leader
 from tests.unit.controllers.stage import LEDGER, queued_cluster, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts
 from webhook.cluster.view import POD_GROUPS
 from webhook.core.reasons.reasons import Code
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts
 
 pytestmark = pytest.mark.virtual_time
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"

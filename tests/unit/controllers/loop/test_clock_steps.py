@@ -7,12 +7,12 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import ApiServersClock, LoopClock, telling
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.kube.election import leader_of, readable_seconds
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 from webhook.wire.times import unix_seconds
 
 pytestmark = pytest.mark.virtual_time

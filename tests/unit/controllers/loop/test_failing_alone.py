@@ -13,6 +13,7 @@ import structlog.testing
 
 from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, waiting_job
 from tests.unit.samples import sample
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
@@ -25,7 +26,6 @@ from webhook.core.scheduler.state import State
 from webhook.jobs.patches import job as patches
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.controllers.stage import KUEUE, owning_queue, waiting_job
 from webhook import metrics
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 pytestmark = pytest.mark.virtual_time
 BOUNDED = frozenset({"_tombstones", "_known", "_backlog", "_largest", "indexes", "bottlenecks"})

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.controllers.stage import POLICY, queued_cluster, waiting_job
 from tests.unit.jobs.records import waiting_job as waiting
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
@@ -16,7 +17,6 @@ from webhook.controllers.loop import dirty_set, engine_feed
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 

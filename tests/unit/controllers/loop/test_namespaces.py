@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.laboratory.simulated.clients import Client, eventually
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 pytestmark = pytest.mark.virtual_time
 TREES = "/apis/scheduling.sigs.k8s.io/v1beta1/namespaces/kube-system/elasticquotatrees"

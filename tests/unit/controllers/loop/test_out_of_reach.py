@@ -11,9 +11,9 @@ import pytest
 from tests.unit.cluster.test_unread_kinds import WATCHES_END_SECONDS
 from tests.unit.controllers.gangs.test_orphans import job_set, leader
 from tests.unit.controllers.stage import POLICY, owning_queue, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts
 from webhook.core.notation import names
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts
 
 pytestmark = pytest.mark.virtual_time
 JOB_SETS = "jobsets.jobset.x-k8s.io"

@@ -10,12 +10,12 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import PODS, pod_group, queued_cluster, waiting_job, waiting_pod
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Start
 from webhook.core.reasons.reasons import Code
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 JOBS = "/apis/batch/v1/namespaces/team-a/jobs"

@@ -10,11 +10,11 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import PODS, POLICY, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.nodes import Scheduler
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 FOREIGN = {

@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import JOB, POLICY, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 QUOTA = {

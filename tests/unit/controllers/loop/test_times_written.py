@@ -7,10 +7,10 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import LEDGER, queued_cluster, waiting_job
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.ledger import text as ledger_text
-from webhook.parts.reconciler import reconciler
 
 pytestmark = pytest.mark.virtual_time
 

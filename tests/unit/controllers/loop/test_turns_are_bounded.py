@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import POLICY, waiting_job
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.config import Config
@@ -19,7 +20,6 @@ from webhook.controllers.loop import reconciler as loop
 from webhook.core.quota.allocations import Allocations
 from webhook.core.scheduler import cycle
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 pytestmark = pytest.mark.virtual_time
 GANGS = 40

@@ -10,11 +10,11 @@ import pytest
 
 from tests.unit.controllers.stage import JOB, waiting_job
 from tests.unit.laboratory.simulated.clients import Client
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 NAMESPACE = "/api/v1/namespaces/team-a"

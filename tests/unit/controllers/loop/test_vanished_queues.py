@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import LEDGER, POLICY, owning_queue, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 RESEARCH = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/research"

@@ -7,13 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading.gating import gated_by
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 MPIJOB = "/apis/kubeflow.org/v1/namespaces/team-a/mpijobs/train"
 KUEUE = "kueue.x-k8s.io/v1beta2"

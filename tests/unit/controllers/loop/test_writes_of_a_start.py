@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import PODS, POLICY, waiting_job
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.notation import names
 from webhook.laboratory.simulated.api import SimulatedApi
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 pytestmark = pytest.mark.virtual_time
 NODES, RACK = 64, "example.com/rack"

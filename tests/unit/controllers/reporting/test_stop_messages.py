@@ -10,10 +10,10 @@ import pytest
 from tests.unit.controllers.stage import JOB, POLICY, waiting_job
 from tests.unit.laboratory.simulated.clients import Client, eventually
 from tests.unit.samples import sample
+from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import reconciler
 
 pytestmark = pytest.mark.virtual_time
 EVENTS = "/apis/events.k8s.io/v1/namespaces/team-a/events"

@@ -11,12 +11,12 @@ import orjson
 import pytest
 
 from tests.unit.controllers.stage import queued_cluster, waiting_job
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.core.reasons.reasons import Code
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.reconciler import ReconcilerParts, reconciler
 
 pytestmark = pytest.mark.virtual_time
 

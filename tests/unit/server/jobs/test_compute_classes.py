@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.unit.server.reviews import ask, containers, pod, review, view
+from webhook.assembly.webhook import webhook
 from webhook.clock import SystemClock
 from webhook.config import Config
 from webhook.errors import WrongInput
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.parts.webhook import webhook
 from webhook.server.handler import ReviewHandler
 
 CLASS, MODEL = "alibabacloud.com/compute-class", "alibabacloud.com/gpu-model-series"

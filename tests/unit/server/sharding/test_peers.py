@@ -6,11 +6,11 @@ from random import Random
 import orjson
 import pytest
 
+from webhook.assembly.webhook import webhook
 from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.router import Answer, Request
-from webhook.parts.webhook import webhook
 from webhook.server.sharding.forward import Forwarder
 from webhook.server.sharding.hop import HopKeys
 from webhook.server.sharding.ownership import Ownership, owner_of

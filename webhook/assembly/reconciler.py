@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from webhook.assembly.read_api import ReadApi, read_api
 from webhook.clock import Clock
 from webhook.cluster import rebuild
 from webhook.cluster.feeds import Feeds
@@ -20,7 +21,6 @@ from webhook.controllers.reporting.queue_metrics import QueueGauges
 from webhook.controllers.reporting.status import StatusWriter
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api
-from webhook.read_api import ReadApi, read_api
 
 
 @dataclass(frozen=True, slots=True)
