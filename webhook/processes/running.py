@@ -7,11 +7,12 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from webhook import gc_pauses, logs
 from webhook.config import Config, job_kinds, load
 
+STDERR: Final = 2
 Serve = Callable[[Config, asyncio.Event], Coroutine[Any, Any, None]]
 """Serves until the event is set."""
 
@@ -24,7 +25,7 @@ def run(serve: Serve, path: Path | None) -> None:
     import uvloop  # noqa: PLC0415
 
     # What ends a process in a library's native code would leave no word in its log.
-    faulthandler.enable()
+    faulthandler.enable(STDERR)
     config = load(path)
     logs.configure(config.log_level)
     job_kinds(config)
