@@ -30,7 +30,8 @@ async def test_a_gang_whose_members_name_leads_elsewhere_stays_and_its_owner_is_
         assert dispatch_of(await world.hub.get(*SEED) or {}).waits == "", "the other cluster says nothing of it"
 
 
-async def test_where_two_names_were_swapped_nobody_is_told_to_give_up_what_runs() -> None:
+@pytest.mark.parametrize("looked_at_soon", [False, True])
+async def test_where_two_names_were_swapped_nobody_is_told_to_give_up_what_runs(*, looked_at_soon: bool) -> None:
     """It would be offered to the cluster that has it, by its new name, or run twice."""
     async with fleet("a", "b") as world, SimulatedCluster(Random(9), namespaces=("tutti-system",)) as other:
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
@@ -38,6 +39,9 @@ async def test_where_two_names_were_swapped_nobody_is_told_to_give_up_what_runs(
         members = world.running_hub.fleet.members
         of_b = members["b"].reach(members["a"].reach(other.api(HUB_ACCOUNT)))
         members["a"].reach(of_b)
+        if looked_at_soon:
+            # Its own job in the hub was changed: nobody has asked b since.
+            await world.hub.patch(*SEED, {"metadata": {"annotations": {"a/b": "changed"}}})
         await asyncio.sleep(90)
         assert await world.places(*SEED) == ["a"]
         listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")

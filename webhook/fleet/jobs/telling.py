@@ -65,6 +65,9 @@ class Telling:
             return
         if sight is not None:
             if sight.cluster != dispatch.cluster:
+                # Two names may just have been swapped, and the other not have been asked since.
+                answers = [member.cluster() for member in self._fleet.members.values()] if self.due(CHANGED) else []
+                await asyncio.gather(*answers, return_exceptions=True)
                 other = self._other_name(dispatch)
                 await self.hourly(CHANGED, lambda now: changed(self._kind, job, dispatch, other, now))
             return
