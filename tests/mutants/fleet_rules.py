@@ -310,7 +310,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "F",
         "a failure is not shown before nobody is left to try",
-        "webhook/fleet/jobs/job.py",
+        "webhook/fleet/jobs/showing.py",
         "        if copy is None or copy.finished or failing(",
         "        if copy is None or failing(",
         f"{UNIT}/fleet/test_failover.py",

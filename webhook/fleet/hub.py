@@ -29,8 +29,8 @@ from webhook.fleet.jobs.job import FleetJob
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.members.member import Member, NoAnswer, Refused
+from webhook.fleet.members.seen import Seen
 from webhook.fleet.rules.propagation import Propagation, by_namespace
-from webhook.fleet.watching import Seen
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
@@ -78,9 +78,11 @@ class Hub:
         self._rng = rng
         self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
         self._propagations = watching.propagations(api, self._propagation_changed, rng=rng)
-        self.set_up = watching.SetUpFeed(api, self._set_up_changed, rng=rng)
+        self.set_up = watching.SetUpFeed(api, partial(self._propagation_changed, None), rng=rng)
         self._propagations_changed, self._propagations_read = True, False
         """Until it was read what users want, nothing is offered, and nothing has failed."""
+        self._suspends = True
+        """Some policy suspends dispatching, which is written on the jobs that it is of."""
         self._rules_rest_until = 0.0
         self._hides_neighbours = hides_neighbours
         self._following: dict[str, asyncio.Task[None]] = {}
@@ -224,6 +226,7 @@ class Hub:
             self.fleet.set_up = self.set_up.set_up()
             found = (each for informer in self._propagations for each in informer.records.values())
             self.fleet.propagations = by_namespace(found)
+            self._suspends = any(each.suspends for policies in self.fleet.propagations.values() for each in policies)
             self._propagations_changed = False
             self._rules_rest_until = now() + 9 * (now() - began)
 
@@ -265,10 +268,11 @@ class Hub:
         """Take in what a watch has shown of the hub's own jobs."""
         if new is not None:
             which = (kind, new.namespace, new.name)
-            job = self._jobs.get(which)
-            if job is None:
+            if (job := self._jobs.get(which)) is None:
                 job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
-            self._wake(which, partial(job.last_read.has_own, new.resource_version, self.fleet.set_backs))
+            job.own.is_shown(new.job)
+            if not new.untouched or self._suspends or self._propagations_changed:
+                self._wake(which, partial(job.last_read.has_own, new.resource_version, self.fleet.set_backs))
         elif old is not None:
             self._jobs.pop((kind, old.namespace, old.name), None)
             self._note_unreadable((kind, old.namespace, old.name), unreadable=False)
@@ -278,9 +282,6 @@ class Hub:
             log.warning(
                 "fleet.propagation", propagation=str(propagation), problems=[str(each) for each in propagation.problems]
             )
-        self._propagations_changed = True
-
-    def _set_up_changed(self) -> None:
         self._propagations_changed = True
 
     def _copy_changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
@@ -295,7 +296,7 @@ class Hub:
             if new is None:
                 self._wake(which)
             else:
-                self._wake(which, partial(job.last_read.has_copy, new.uid, new.resource_version))
+                self._wake(which, partial(job.knows, old, new))
 
     def _wake_waiting(self, member: str, came: frozenset[str], went: frozenset[str]) -> None:
         """Look at the gangs that wait for a reservation in a member to come or to go, or that may find room there."""
@@ -314,11 +315,11 @@ class Hub:
 
     def _wake(self, which: JobName, is_read: Callable[[], bool] = lambda: False) -> None:
         """Have a job looked at, unless its last look has read what it is woken for."""
-        if which not in self._jobs or not self.fleet.uid or not self._propagations_read or is_read():
+        if which not in self._jobs or not self.fleet.uid or not self._propagations_read:
             return
         if which in self._driven:
             self._woken.setdefault(which, []).append(is_read)
-        else:
+        elif not is_read():
             self._driven[which] = asyncio.create_task(self._drive(which, self._jobs[which]), name="/".join(which))
 
     async def _drive(self, which: JobName, job: FleetJob) -> None:

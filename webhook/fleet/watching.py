@@ -1,12 +1,12 @@
 """What wakes the jobs of a hub: watches of its own jobs, and in each member of copies and of the ledger.
 
-A watch wakes and decides nothing: each step reads for itself, consistently. So a watch that lags, lies or hangs costs
-the gangs of its member some seconds, and no rule of the protocol depends on it. Of what a member shows only names are
-kept, and no more of them than an honest one has.
+A watch wakes and decides nothing: each step reads for itself, consistently, but for an offer, which is stored only on a
+job that is still as a watch has shown it. So a watch that lags, lies or hangs costs the gangs of its member some
+seconds, and no rule of the protocol depends on it. Of what a member shows only names are kept and a few numbers, and
+no more of them than an honest one has.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import islice
 from random import Random
 from typing import Final
@@ -18,6 +18,7 @@ from webhook.core.ledger.pages import PAGES_MAX
 from webhook.core.notation import names
 from webhook.fleet.members.copies import placed_by_hub
 from webhook.fleet.members.member import COPIES_MAX
+from webhook.fleet.members.seen import Seen, marks_of, own_job, seen
 from webhook.fleet.rules import multikueue, propagation
 from webhook.fleet.rules.multikueue import Named, SetUp
 from webhook.fleet.rules.propagation import Propagation
@@ -26,7 +27,6 @@ from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer
 from webhook.untyped import paths
-from webhook.wire.watch import read_metadata, version_number
 
 UNSERVED_SECONDS: Final = 15.0
 """Until a kind that a cluster does not serve is asked for again."""
@@ -38,18 +38,6 @@ KEY_CHARACTERS_MAX: Final = 64
 _PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Which state of which object a watch has shown."""
-
-    namespace: str
-    name: str
-    uid: str
-    resource_version: int
-    keys: frozenset[str] = frozenset()
-    """Of a ConfigMap's data."""
-
-
 def own_jobs(
     api: Api, kind: JobKind, on_change: Callable[[str, Seen | None, Seen | None], None], *, rng: Random
 ) -> Informer[Seen]:
@@ -57,7 +45,7 @@ def own_jobs(
 
     def decode(raw: bytes) -> Seen | None:
         job = orjson.loads(raw)
-        return _seen(raw) if placed_by_hub(kind, job) else None
+        return own_job(kind, raw, job) if placed_by_hub(kind, job) else None
 
     return Informer(
         api,
@@ -155,9 +143,9 @@ def copies(
 
     def watch(kind: JobKind) -> Informer[Seen]:
         def decode(raw: bytes) -> Seen | None:
-            seen = _seen(raw)
-            known = (seen.namespace, seen.name) in informer.records
-            return seen if known or sum(len(each.records) for each in informers) < most else None
+            found = seen(raw, marks=marks_of(kind, orjson.loads(raw)))
+            known = (found.namespace, found.name) in informer.records
+            return found if known or sum(len(each.records) for each in informers) < most else None
 
         informer = Informer(
             api,
@@ -181,15 +169,16 @@ def ledger(
     """Return watches of a member's ledger, its index and its pages, that tell whose entries came and whose went."""
 
     def changed(old: Seen | None, new: Seen | None) -> None:
-        before, after = (frozenset() if seen is None else seen.keys for seen in (old, new))
+        before, after = (frozenset() if each is None else each.keys for each in (old, new))
         # The index is written every two seconds for its lease alone.
         if before != after:
             on_change(after - before, before - after)
 
     def watch(what: str, most: int, *, fields: str = "", labels: str = "") -> Informer[Seen]:
         def decode(raw: bytes) -> Seen | None:
-            seen = _seen(raw, _entries(raw))
-            return seen if len(informer.records) < most or (seen.namespace, seen.name) in informer.records else None
+            found = seen(raw, keys=_entries(raw))
+            known = (found.namespace, found.name) in informer.records
+            return found if known or len(informer.records) < most else None
 
         informer = Informer(
             api,
@@ -210,8 +199,3 @@ def ledger(
 def _entries(raw: bytes) -> frozenset[str]:
     keys = paths.find_mapping(orjson.loads(raw), ("data",)).keys() - _NO_ENTRIES
     return frozenset(islice((key for key in sorted(keys) if len(key) <= KEY_CHARACTERS_MAX), PAGE_KEYS_MAX))
-
-
-def _seen(raw: bytes, keys: frozenset[str] = frozenset()) -> Seen:
-    found = read_metadata(raw)
-    return Seen(found.namespace, found.name, found.uid, version_number(found.resource_version), keys)

@@ -1,4 +1,4 @@
-"""What it costs to place a gang: few writes, and no wait for a member that does not answer."""
+"""What it costs to place a gang: few reads and writes, and no wait for a member that does not answer."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
+from tests.unit.controllers.stage import POLICY
+from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job, suspend
 from tests.unit.fleet.test_hub import runs_in
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
@@ -93,3 +94,71 @@ async def test_a_gang_that_runs_and_one_that_has_ended_are_asked_for_once_a_minu
             looks = sum(path.endswith(f"/pytorchjobs/{name}") for path in asked)
             # In the hub and in its member.
             assert 0 < looks <= 6, name
+
+
+def requests(world: Fleet, name: str) -> list[str]:
+    """Have noted from now on what the hub's process asks about one job, in the hub and in the members."""
+    found: list[str] = []
+
+    def of(side: str, ask: Any) -> Any:
+        async def request(method: str, path: str, **more: Any) -> bytes:
+            job, status, _ = path.partition("/status")
+            if job.endswith(f"/{name}"):
+                found.append(f"{method} in {side}{status}")
+            answer: bytes = await ask(method, path, **more)
+            return answer
+
+        return request
+
+    world.own.request = of("hub", world.own.request)  # type: ignore[method-assign]
+    for link in world.links.values():
+        link.request = of("member", link.request)  # type: ignore[method-assign]
+    return found
+
+
+async def test_a_gang_is_placed_by_what_watches_have_shown_and_what_was_written() -> None:
+    async with fleet("a", "b", hub_policy=POLICY) as world:
+        await asyncio.sleep(5)
+        asked = requests(world, "train")
+        await world.hub.cluster.create(plain_job(runtime="600s"))
+        await world.until(lambda: granted(world, "train"), 5)
+        until_permitted = asked[: asked.index("PATCH in member")]
+        assert until_permitted.count("PATCH in hub") == 2, "offered, granted"
+        assert "GET in hub" not in until_permitted
+        # Whether the name is free, whether there is room; and that its controller has seen it.
+        assert until_permitted.count("GET in member") <= 3
+
+
+async def test_a_status_that_changes_all_the_time_is_shown_once_a_second_and_as_it_is_then() -> None:
+    async with fleet("a") as world:
+        await world.hub.cluster.create(plain_job(runtime="600s"))
+        await world.until(lambda: granted(world, "train"), 5)
+        await asyncio.sleep(5)
+        asked = requests(world, "train")
+        for number in range(50):
+            seen = orjson.dumps({"status": {"conditions": [{"type": f"Seen{number}", "status": "True"}]}})
+            await world.members["a"].admin.request("PATCH", f"{COPY}/status", body=seen, content_type=MERGE_PATCH)
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2)
+        shown = (await world.hub.get("Job", "train") or {})["status"]["conditions"]
+        assert shown[-1]["type"] == "Seen49"
+        assert 4 <= asked.count("PATCH in hub/status") <= 7
+
+
+async def test_what_a_watch_has_shown_is_not_offered_if_it_has_changed_since() -> None:
+    async with fleet("a") as world:
+        await asyncio.sleep(5)
+        stored, tries = world.own.request, list[bytes]()
+
+        async def changed_first(method: str, path: str, **more: Any) -> bytes:
+            if method == "PATCH" and path == COPY:
+                tries.append(more["body"])
+                if len(tries) == 1:
+                    await world.hub.patch("Job", "train", suspend(plain_job, held=True))
+            return await stored(method, path, **more)
+
+        world.own.request = changed_first  # type: ignore[method-assign]
+        await world.hub.cluster.create(plain_job())
+        await asyncio.sleep(10)
+        assert len(tries) == 1
+        assert await world.empty("Job")

@@ -1,7 +1,8 @@
 """What the hub does next about one gang: a pure function of its record and of what was read in the member it names.
 
-The member is read first and the record after it, both consistently; every write is conditional on what was read. So a
-process may crash, sleep or lose an answer anywhere: the next call returns the step that is left.
+The member is read first and the record after it, both consistently; every write is conditional on what was read. An
+offer or a grant may go by a record that was known before: it is stored only if that is still the record. So a process
+may crash, sleep or lose an answer anywhere: the next call returns the step that is left.
 """
 
 from dataclasses import dataclass

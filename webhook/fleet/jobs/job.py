@@ -34,17 +34,18 @@ from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS, Refusal
+from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.copies import (
     copy_made,
     dispatch_of,
-    failing,
     stops_nobody,
     why_over,
     why_unwanted,
 )
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused, Waits
-from webhook.fleet.members.shown import cleared, shown
+from webhook.fleet.members.seen import News, Seen, news
+from webhook.fleet.members.shown import cleared
 from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
@@ -103,6 +104,7 @@ class FleetJob:
         self._failed = Failed(fleet)
         self._refusal, self._leaving = Refusal(), Leaving()
         self._telling = Telling(fleet, kind, namespace)
+        self._showing = Showing(kind, self.own, self._telling)
 
     async def step(self) -> HubStep:
         """Look, and take one step; NOTHING when there is none, or a watch will show what comes of it.
@@ -115,7 +117,7 @@ class FleetJob:
             before = self.own.record
             found, ahead = await self._look_twice(before)
             # The member first, the record after it: what the record does not say then was not decided before the look.
-            job = await self.own.read()
+            job = await self.own.read(is_written=_is_written_first(before, found))
             dispatch = self.own.record = dispatch_of(job)
             if settled := replace(dispatch, why="", waits="") == replace(before, why="", waits=""):
                 break
@@ -145,6 +147,18 @@ class FleetJob:
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
             return HubStep.NOTHING
+
+    def knows(self, old: Seen | None, new: Seen) -> bool:
+        """Return whether no look is needed for a state of its copy that a watch shows, or only later: that is noted."""
+        if self.last_read.has_copy(new.uid, new.resource_version):
+            return True
+        if old is None or old.uid != new.uid or self._patience.for_status:
+            return False
+        changed = news(old.marks, new.marks)
+        if changed is News.STATUS:
+            self.look_at_seconds = min(self.look_at_seconds, due := self._showing.wait_until())
+            return due < inf
+        return changed is News.NOTHING
 
     def runs_in(self, member: str) -> bool:
         """Return whether its copy in a member has a permit, by what was read last."""
@@ -303,7 +317,7 @@ class FleetJob:
                 case HubStep.SWEEP if member is not None and copy is not None:
                     await member.delete(kind, namespace, name, copy, as_read=True)
                 case HubStep.GRANT if copy is not None and self._patience.moves_on(copy, found):
-                    self.look_at_seconds = self._patience.look_at_seconds
+                    self.look_at_seconds, self.own.known = self._patience.look_at_seconds, job
                     return HubStep.NOTHING
                 case HubStep.GRANT if copy is not None:
                     promised = self._fleet.member(dispatch.member).stops_after_seconds
@@ -315,7 +329,7 @@ class FleetJob:
                     if await self._permit(job, dispatch):
                         return self._watches(dispatch)
                 case HubStep.REPORT:
-                    job = await self._report(job, found)
+                    job = await self._showing.report(job, found)
                     if why_unwanted(kind, job):
                         ended = dispatch.recalled(f"it has ended in {dispatch.member}")
                         await self._delete(await self.own.write(job, ended), dispatch, found)
@@ -331,10 +345,10 @@ class FleetJob:
                     return await self._prove(job, member, dispatch, found)
                 case _:
                     await self._say_why(job, dispatch, found)
-                    await self._mirror(job, dispatch, found)
+                    self.look_at_seconds = min(await self._showing.mirror(job, dispatch, found), self.look_at_seconds)
                     left = cleared(kind, job) if dispatch.phase is DispatchPhase.NOWHERE else None
                     if left is not None:
-                        await self._store_status(job, left)
+                        await self._showing.store(job, left)
                     return HubStep.NOTHING
         except Refused as error:
             self._hears(str(error))
@@ -461,7 +475,7 @@ class FleetJob:
         if shows_its_end:
             # Its controller may have counted on since: what is deleted is what was shown.
             with contextlib.suppress(Invalid):
-                await self._report(job, found)
+                await self._showing.report(job, found)
         await member.delete(self._kind, self.namespace, self.name, copy, as_read=shows_its_end)
 
     async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, found: Look) -> HubStep:
@@ -473,25 +487,10 @@ class FleetJob:
             await self.own.write(job, dispatch.proven_gone())
         return HubStep.PROVE
 
-    async def _mirror(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
-        """Show the member's status on the hub's job while it runs there."""
-        if dispatch.phase is not DispatchPhase.GRANTED or found is None or found.object is None:
-            return
-        copy = found.sight.copy
-        # How it ended is shown when it is known that it is not tried elsewhere: a Job cannot take that back.
-        if copy is None or copy.finished or failing(found.object.get("status") or {}):
-            return
-        # A copy that was not started yet has nothing to show.
-        if copy.uid == dispatch.copy_uid and copy.permitted and (job.get("status") or not copy.suspended):
-            await self._report(job, found)
 
-    async def _report(self, job: dict[str, Any], found: Look | None) -> dict[str, Any]:
-        """Show the status of the copy that was found; return the job as it is then."""
-        told = None if found is None or found.object is None else found.object.get("status")
-        if not isinstance(told, dict) or (told := shown(self._kind, job, told)) == job.get("status"):
-            return job
-        return await self._store_status(job, told)
-
-    async def _store_status(self, job: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-        async with self._telling.if_refused(job, self.own.record):
-            return await self.own.write_status(job, told)
+def _is_written_first(before: Dispatch, found: Look | None) -> bool:
+    """Return whether the next step is an offer or a grant, if any: both begin with a write of the record."""
+    if before.phase is not DispatchPhase.OFFERED or found is None or found.sight.copy is None:
+        return before.phase is DispatchPhase.NOWHERE
+    copy = found.sight.copy
+    return found.sight.reserved and copy.offer == before.offer and not copy.given_up

@@ -32,12 +32,24 @@ class OwnJob:
         self.last_read = LastRead()
         self.record = NOWHERE
         """As it was read at the last look or written since: it says where to look first."""
+        self.known: dict[str, Any] | None = None
+        """As a watch has shown it, or as it was when an offer was stored on it."""
 
-    async def read(self) -> dict[str, Any]:
-        """Return the job. Raises ApiError."""
-        found: dict[str, Any] = orjson.loads(await self._fleet.api.request("GET", self._path))
-        self._note_version(found)
-        return found
+    def is_shown(self, job: dict[str, Any] | None) -> None:
+        """Take in the job as a watch shows it, where that is later than what was read."""
+        if job is not None and int(job["metadata"]["resourceVersion"]) > self.last_read.newest:
+            self.known = job
+
+    async def read(self, *, is_written: bool = False) -> dict[str, Any]:
+        """Return the job. Raises ApiError.
+
+        ``is_written``: what is known of it will do, for whatever follows is written on it first, if it is still so.
+        """
+        job, self.known = self.known if is_written else None, None
+        if job is None:
+            job = orjson.loads(await self._fleet.api.request("GET", self._path))
+        self._note_version(job)
+        return job
 
     async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> dict[str, Any]:
         """Store the record, if the job is still as it was read; return the job as it is then. Raises ApiError."""
@@ -53,7 +65,7 @@ class OwnJob:
         ]
         stored = {**job, "metadata": await self._patch(self._path, patch)}
         count(dispatch_of(job), dispatch)
-        self.record = dispatch
+        self.record, self.known = dispatch, stored if dispatch.phase is DispatchPhase.OFFERED else None
         log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)
         return stored
 

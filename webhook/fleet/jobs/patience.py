@@ -24,6 +24,8 @@ class Patience:
         """The copy that its member has stopped without a word of the hub, and since when."""
         self.look_at_seconds = inf
         """Loop time at which to look again."""
+        self.for_status = False
+        """It is its controller's first word that is waited for."""
 
     def moves_on(self, copy: Copy, found: Look | None) -> bool:
         """Return whether a copy with a reservation is soon written by its controller, which has not seen it yet.
@@ -34,9 +36,11 @@ class Patience:
         if self._reserved is None or self._reserved[0] != copy.uid:
             self._reserved = copy.uid, now
         if found is None or found.object is None or found.object.get("status"):
+            self.for_status = False
             return False
         self.look_at_seconds = self._reserved[1] + SEEN_SECONDS
-        return now < self.look_at_seconds
+        self.for_status = now < self.look_at_seconds
+        return self.for_status
 
     def is_over(self, dispatch: Dispatch, found: Look | None) -> bool:
         """Return whether the gang's member has stopped it, and has had time enough to start it again."""
