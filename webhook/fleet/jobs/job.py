@@ -489,8 +489,10 @@ class FleetJob:
 
 
 def _is_written_first(before: Dispatch, found: Look | None) -> bool:
-    """Return whether the next step is an offer or a grant, if any: both begin with a write of the record."""
-    if before.phase is not DispatchPhase.OFFERED or found is None or found.sight.copy is None:
+    """Return whether the next step, if any, begins with a write of the hub's job: of its record or its status."""
+    copy = None if found is None else found.sight.copy
+    if copy is None or before.phase not in (DispatchPhase.OFFERED, DispatchPhase.GRANTED):
         return before.phase is DispatchPhase.NOWHERE
-    copy = found.sight.copy
-    return found.sight.reserved and copy.offer == before.offer and not copy.given_up
+    if before.phase is DispatchPhase.GRANTED:
+        return copy.permitted and copy.uid == before.copy_uid
+    return found is not None and found.sight.reserved and copy.offer == before.offer and not copy.given_up

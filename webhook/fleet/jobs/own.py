@@ -1,7 +1,7 @@
 """The hub's own job of one gang: read, and written only as it was read."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -21,6 +21,9 @@ from webhook.untyped.editing import Patch
 
 log = structlog.get_logger(__name__)
 
+_GOES_ON: Final = (DispatchPhase.OFFERED, DispatchPhase.GRANTED)
+"""What follows soon: a grant, a first status."""
+
 
 class OwnJob:
     """One job of the hub's cluster, with its record."""
@@ -33,7 +36,7 @@ class OwnJob:
         self.record = NOWHERE
         """As it was read at the last look or written since: it says where to look first."""
         self.known: dict[str, Any] | None = None
-        """As a watch has shown it, or as it was when an offer was stored on it."""
+        """As a watch has shown it, or as it was when an offer or a grant was stored on it."""
 
     def is_shown(self, job: dict[str, Any] | None) -> None:
         """Take in the job as a watch shows it, where that is later than what was read."""
@@ -65,7 +68,7 @@ class OwnJob:
         ]
         stored = {**job, "metadata": await self._patch(self._path, patch)}
         count(dispatch_of(job), dispatch)
-        self.record, self.known = dispatch, stored if dispatch.phase is DispatchPhase.OFFERED else None
+        self.record, self.known = dispatch, stored if dispatch.phase in _GOES_ON else None
         log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)
         return stored
 
