@@ -36,6 +36,14 @@ FLEET_MUTANTS: Final = (
         FLEET_TESTS,
     ),
     Mutant(
+        "P1",
+        "a permit is written by a record that was read",
+        "webhook/fleet/jobs/job.py",
+        "        return copy.permitted and copy.uid == before.copy_uid\n",
+        "        return True\n",
+        f"{UNIT}/fleet/test_cost.py -k no_permit",
+    ),
+    Mutant(
         "P2",
         "a copy is gone when its own object is",
         f"{FLEET}/proof.py",

@@ -11,6 +11,7 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorc
 from tests.unit.fleet.test_hub import runs_in
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
+from webhook.errors import Gone
 from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 
@@ -162,4 +163,24 @@ async def test_what_a_watch_has_shown_is_not_offered_if_it_has_changed_since() -
         await world.hub.cluster.create(plain_job())
         await asyncio.sleep(10)
         assert len(tries) == 1
+        assert await world.empty("Job")
+
+
+async def test_no_permit_is_written_by_a_grant_as_it_was_stored_if_the_job_has_changed_since() -> None:
+    async with fleet("a") as world:
+        await asyncio.sleep(5)
+        asked, permits = world.links["a"].request, list[bytes]()
+
+        async def lost_first(method: str, path: str, **more: Any) -> bytes:
+            if method == "PATCH" and names.PERMIT.replace("/", "~1").encode() in more["body"]:
+                permits.append(more["body"])
+                if len(permits) == 1:
+                    await world.hub.patch("Job", "train", suspend(plain_job, held=True))
+                    raise Gone(410, "", "lost on its way")
+            return await asked(method, path, **more)
+
+        world.links["a"].request = lost_first  # type: ignore[method-assign]
+        await world.hub.cluster.create(plain_job())
+        await asyncio.sleep(20)
+        assert len(permits) == 1
         assert await world.empty("Job")
