@@ -12,6 +12,7 @@ import platform
 import re
 import sys
 from collections import Counter
+from collections.abc import Collection
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -35,13 +36,13 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 BACKGROUND: Final = ("leases", "nodes", "events.k8s.io/nodes")
 
 
-async def writes(api: Api) -> Counter[str]:
-    """Return the API server's count of writes by verb and resource, leases and nodes left out."""
+async def writes(api: Api, verbs: Collection[str] = WRITE_VERBS) -> Counter[str]:
+    """Return the API server's count of writes, or of other ``verbs``, by resource, leases and nodes left out."""
     text = (await api.request("GET", "/metrics")).decode()
     counts: Counter[str] = Counter()
     for match in _SAMPLE.finditer(text):
         labels = dict(_LABEL.findall(match["labels"]))
-        if labels.get("verb") in WRITE_VERBS and labels.get("resource") not in BACKGROUND:
+        if labels.get("verb") in verbs and labels.get("resource") not in BACKGROUND:
             sub = f"/{labels['subresource']}" if labels.get("subresource") else ""
             counts[f"{labels['verb']} {labels['resource']}{sub}"] += int(float(match["value"]))
     return counts

@@ -1,9 +1,9 @@
 """A hub and two members as real control planes: how fast gangs come into members, how soon freed room is taken.
 
-Prints gangs a second from the first creation to the last gang that a member may run, API writes a gang in the hub and
-in the members by verb and resource, and the time from the last pod of a gang that is gone to the first moment at which
-all pods of the next one run, in whichever member; and from a change of a status in a member to the moment at which the
-hub's job shows it. A last part kills ``tutti hub`` while gangs are on their way, and
+Prints gangs a second from the first creation to the last gang that a member may run, processor time a gang by process,
+API requests a gang in the hub and in the members by verb and resource, and the time from the last pod of a gang that is
+gone to the first moment at which all pods of the next one run, in whichever member; and from a change of a status in a
+member to the moment at which the hub's job shows it. A last part kills ``tutti hub`` while gangs are on their way, and
 prints how long after its start the last of them is in a member.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Final
 import orjson
 import uvloop
 
-from benchmarks.bench_admission import writes
+from benchmarks.bench_admission import WRITE_VERBS, processor_millis, writes
 from tests.e2e import objects, queues
 from tests.e2e.controlplane.fleet import HUB, MEMBER_GPUS, MEMBERS, NAMESPACE, FleetClusters
 from webhook.core.fleet.dispatch import DispatchPhase
@@ -42,6 +42,9 @@ AT_ONCE: Final = 32
 GIVE_UP_SECONDS: Final = 120.0
 FLOOR: Final = "floor"
 """A namespace in which nothing waits."""
+ASKED: Final = (*WRITE_VERBS, "GET", "LIST")
+LOAD: Final = "the load"
+"""This process, which loads all three clusters."""
 FLOOR_PATCHES_HUB: Final = 3
 """Of a job in the hub at least: offered, granted, started."""
 FLOOR_PATCHES_MEMBER: Final = 2
@@ -136,9 +139,21 @@ async def floor(apis: dict[str, Api], gangs: int) -> None:
     print(f"  the same writes with nobody who decides: {gangs / took:.1f} gangs/s", flush=True)
 
 
-async def rate(apis: dict[str, Api], gangs: int) -> None:
-    """Print gangs a second, and what they cost."""
-    before = {name: await writes(api) for name, api in apis.items()}
+def processor(fleet: FleetClusters) -> Counter[str]:
+    """Return the processor time that each process of the three clusters has used; ``the load`` is this one."""
+    used: Counter[str] = Counter()
+    for name, cluster in fleet.clusters.items():
+        for process, millis in processor_millis(cluster).items():
+            if process == LOAD:
+                used[process] = millis
+            else:
+                used[f"{'hub' if name == HUB else 'members'}: {process}"] += millis
+    return used
+
+
+async def rate(fleet: FleetClusters, apis: dict[str, Api], gangs: int) -> None:
+    """Print gangs a second, and what they cost until the last of them is in a member."""
+    before, used = {name: await writes(api, ASKED) for name, api in apis.items()}, processor(fleet)
     names, began = {f"rate-{number}" for number in range(gangs)}, time.monotonic()
     await at_once(partial(create, apis[HUB], name, 2, 0, "600s") for name in sorted(names))
     await in_members(apis[HUB], names)
@@ -146,9 +161,14 @@ async def rate(apis: dict[str, Api], gangs: int) -> None:
     print(f"{gangs} gangs of 2 pods in members after {took:.2f} s: {gangs / took:.1f} gangs/s", flush=True)
     for peer, per_second in PEER.items():
         print(f"  {gangs / took / per_second:.1f} times {peer}: {per_second}/s")
+    used = processor(fleet) - used
+    print(f"  processor a gang: {used.total() / gangs:.1f} ms")
+    for what, millis in used.most_common():
+        if millis >= gangs / 2:
+            print(f"    {millis / gangs:5.1f} {what}")
     spent: Counter[str] = Counter()
     for name, api in apis.items():
-        for what, number in (await writes(api) - before[name]).items():
+        for what, number in (await writes(api, ASKED) - before[name]).items():
             spent[f"{'hub' if name == HUB else 'member'} {what}"] += number
     for what, number in spent.most_common():
         if number >= gangs / 10:
@@ -248,7 +268,7 @@ async def run(arguments: argparse.Namespace) -> None:
         apis: dict[str, Api] = {name: await connect(cluster.kubeconfig) for name, cluster in fleet.clusters.items()}
         try:
             await floor(apis, arguments.gangs)
-            await rate(apis, arguments.gangs)
+            await rate(fleet, apis, arguments.gangs)
             await statuses(apis, arguments.changes)
             await emptied(apis)
             await hand_over(apis, arguments.rounds)
