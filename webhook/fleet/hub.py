@@ -25,7 +25,7 @@ from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Tut
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
 from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.job import FleetJob
+from webhook.fleet.jobs.job import REST_SECONDS, FleetJob
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.members.member import Member, NoAnswer, Refused
@@ -271,7 +271,9 @@ class Hub:
             if (job := self._jobs.get(which)) is None:
                 job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
             job.own.is_shown(new.job)
-            if not new.untouched or self._suspends or self._propagations_changed:
+            if new.untouched and not (self._suspends or self._propagations_changed):
+                job.rests_until = asyncio.get_running_loop().time() + REST_SECONDS
+            else:
                 self._wake(which, partial(job.last_read.has_own, new.resource_version, self.fleet.set_backs))
         elif old is not None:
             self._jobs.pop((kind, old.namespace, old.name), None)
@@ -293,10 +295,7 @@ class Hub:
         if new is not None:
             self._copies[new.uid] = which
         if (job := self._jobs.get(which)) is not None:
-            if new is None:
-                self._wake(which)
-            else:
-                self._wake(which, partial(job.knows, old, new))
+            self._wake(which, partial(job.knows, old, new))
 
     def _wake_waiting(self, member: str, came: frozenset[str], went: frozenset[str]) -> None:
         """Look at the gangs that wait for a reservation in a member to come or to go, or that may find room there."""

@@ -131,6 +131,18 @@ async def test_a_gang_is_placed_by_what_watches_have_shown_and_what_was_written(
         assert until_permitted.count("GET in member") <= 3
 
 
+async def test_a_gang_that_waits_for_its_queue_is_not_asked_for() -> None:
+    async with fleet("a", hub_policy=POLICY) as world:
+        await asyncio.sleep(5)
+        await world.hub.cluster.create(plain_job("first", pods=4, runtime="50s"))
+        await world.until(lambda: granted(world, "first"), 5)
+        asked = requests(world, "train")
+        await world.hub.cluster.create(plain_job(pods=4))
+        await asyncio.sleep(40)
+        assert not asked
+        await world.until(lambda: granted(world, "train"), 20)
+
+
 async def test_a_status_that_changes_all_the_time_is_shown_once_a_second_and_as_it_is_then() -> None:
     async with fleet("a") as world:
         await world.hub.cluster.create(plain_job(runtime="600s"))

@@ -148,11 +148,11 @@ class FleetJob:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
             return HubStep.NOTHING
 
-    def knows(self, old: Seen | None, new: Seen) -> bool:
+    def knows(self, old: Seen | None, new: Seen | None) -> bool:
         """Return whether no look is needed for a state of its copy that a watch shows, or only later: that is noted."""
-        if self.last_read.has_copy(new.uid, new.resource_version):
+        if new is not None and self.last_read.has_copy(new.uid, new.resource_version):
             return True
-        if old is None or old.uid != new.uid or self._patience.for_status:
+        if old is None or new is None or old.uid != new.uid or self._patience.for_status:
             return False
         changed = news(old.marks, new.marks)
         if changed is News.STATUS:
