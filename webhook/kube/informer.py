@@ -127,6 +127,8 @@ class Informer(Generic[R]):
         self.unreadable: dict[Key, str] = {}
         """Objects whose present state could not be read, and why; what was known of them before stands."""
         self._relist_asked = asyncio.Event()
+        self._watching: asyncio.Timeout | None = None
+        """Ends the watch that is under way, once it is told to."""
         self._rereads_asked = self._reread_running = self._rereads_done = 0
         self._reread_done = asyncio.Event()
         self._machine = ListWatch(
@@ -169,6 +171,8 @@ class Informer(Generic[R]):
     def relist(self) -> None:
         """Read everything again soon, for example because ``decode`` now answers differently."""
         self._relist_asked.set()
+        if self._watching is not None and not self._watching.expired():
+            self._watching.reschedule(0.0)
 
     async def reread(self, *, unless_refused: bool = False) -> bool:
         """Read everything again; return True when that is done: a list that began after this call was taken in.
@@ -219,16 +223,16 @@ class Informer(Generic[R]):
         """
         if self._machine.listing:
             return await self._step()
-        step = asyncio.create_task(self._step(), name=f"informer {self.name}")
-        asked = asyncio.create_task(self._relist_asked.wait())
+        self._watching = watching = asyncio.timeout(None)
         try:
-            await asyncio.wait((step, asked), return_when=asyncio.FIRST_COMPLETED)
+            async with watching:
+                return await self._step()
+        except TimeoutError:
+            if not watching.expired():
+                raise
+            return 0.0
         finally:
-            asked.cancel()
-            if not step.done():
-                step.cancel()
-            await asyncio.gather(step, asked, return_exceptions=True)
-        return 0.0 if step.cancelled() else step.result()
+            self._watching = None
 
     async def _step(self) -> float:
         try:

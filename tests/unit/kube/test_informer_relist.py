@@ -117,3 +117,24 @@ async def test_a_list_that_is_just_ending_does_not_count_as_a_reread(api: FakeAp
     (reread,) = rereads
     await reread
     assert len(api.lists) == 2
+
+
+async def test_a_watch_that_a_wish_may_cut_short_is_no_task_of_its_own(api: FakeApi, start: Started) -> None:
+    """There are fifty in a process, and each begins again every few minutes."""
+    before = len(asyncio.all_tasks())
+    start()
+    await settle()
+    assert len(api.watches) == 1
+    assert len(asyncio.all_tasks()) == before + 1
+
+
+async def test_a_wish_that_comes_while_a_watch_begins_is_heard_once(api: FakeApi, start: Started) -> None:
+    informer = start()
+    await settle()
+    for number in range(10):
+        informer.relist()
+        await asyncio.sleep(0)
+        informer.relist()
+        await settle()
+        assert len(api.lists) <= 3 + 2 * number
+    assert len(api.watches) == len(api.lists)
