@@ -12,7 +12,7 @@ from webhook.laboratory.simulated.objects.store import Event
 RACK: Final = "example.com/rack"
 POOL: Final = {"example.com/pool": "gpus"}
 TOPOLOGY: Final = {
-    "apiVersion": "kueue.x-k8s.io/v1beta1",
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "Topology",
     "metadata": {"name": "racks"},
     "spec": {"levels": [{"nodeLabel": RACK}, {"nodeLabel": names.HOSTNAME}]},

@@ -30,6 +30,8 @@ class Weather:
     """How many PodGroups there are that several jobs share."""
     release: int = RELEASE
     """The minor release of Kubernetes that the cluster is."""
+    all_served: bool = False
+    """Kinds are served of which there is nothing, and Kueue's in both versions: all is read that can be."""
     restored: bool = False
     """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that."""
     hostile: int = 0

@@ -29,6 +29,7 @@ from tests.simulation.reviews import ACCOUNT
 from tests.simulation.run_times import RunTimes
 from tests.simulation.running import Running
 from tests.simulation.scale import scaled
+from tests.simulation.served import cluster_in
 from tests.simulation.shapes import KINDS
 from tests.simulation.shut_kinds import KINDS as SHUT_KINDS
 from tests.simulation.shut_kinds import ShutKinds
@@ -45,7 +46,6 @@ from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.kueue_settings import Resources
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
-from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.server.handler import ReviewHandler
@@ -103,8 +103,7 @@ class World:
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
         weather = self.weather
-        seed, release = self.rng.getrandbits(64), weather.release
-        self.cluster = SimulatedCluster(Random(seed), namespaces=("tutti-system",), release=release)
+        self.cluster = cluster_in(weather, Random(self.rng.getrandbits(64)))
         self.load = Load(
             self.cluster,
             Random(self.rng.getrandbits(64)),

@@ -213,6 +213,10 @@ class Registry:
         """Serve one more resource, or replace it."""
         self._resources[(resource.group, resource.version, resource.plural)] = resource
 
+    def remove(self, resource: Resource) -> None:
+        """Serve it no more; its objects, if there are any, stay stored."""
+        del self._resources[(resource.group, resource.version, resource.plural)]
+
     def add_definition(self, definition: Mapping[str, Any]) -> None:
         """Serve what a CustomResourceDefinition describes; a version that is served already is left alone."""
         spec = definition["spec"]
