@@ -363,7 +363,7 @@ class Informer(Generic[R]):
         started = loop.time()
         lines = self._api.watch(self._path, query=request.query, idle_seconds=request.idle_seconds)
         # A quiet one says nothing for a minute.
-        works = loop.call_later(HEALTHY_SECONDS, self._not_refused)
+        works = loop.call_later(HEALTHY_SECONDS, self._not_refused) if self._refusals else None
         try:
             number = 0
             async for line in lines:
@@ -376,7 +376,8 @@ class Informer(Generic[R]):
                     # Lines that arrived together are handed over without a pause in between.
                     await asyncio.sleep(0)
         finally:
-            works.cancel()
+            if works is not None:
+                works.cancel()
             if isinstance(lines, AsyncGenerator):
                 await lines.aclose()
         return self._machine.watch_ended(loop.time() - started)

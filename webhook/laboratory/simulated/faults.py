@@ -117,6 +117,11 @@ class FaultPlan:
         most = self.rates.request_delay_seconds
         return round(most * self.rng.random(), 4) if most else 0.0
 
+    @property
+    def longest_seconds(self) -> float:
+        """How long a request and its answer are under way together, at most."""
+        return 2 * self.rates.request_delay_seconds
+
     def late_seconds(self) -> float:
         """Return how much later a late or second write arrives."""
         return round(self.rng.uniform(0.0, self.rates.late_seconds), 4)
