@@ -40,7 +40,8 @@ class Api(Protocol):
         """Send one request and return the body of a 2xx answer, ``METADATA`` alone of an object where that will do.
 
         A page (a query with ``limit``) of more than ``PAGE_BYTES_MAX`` raises ``errors.TooLarge``. To a write so long
-        an answer is none.
+        an answer is none. The server stops working on a write when nobody waits for it any more, or else after the
+        ``timeout`` of the query (such as ``4.5s``), and says so.
         Raises ``errors.ApiError`` (the subclass for its status) otherwise. ``Unavailable.outcome_unknown`` is set when
         a write was sent but not answered.
         """

@@ -136,7 +136,7 @@ class HttpApi:
         is_write = method != "GET"
         if is_write:
             # The server stops working on it too when we stop waiting: compare-and-swap has to catch late writes.
-            query = {**(query or {}), "timeout": f"{timeout_seconds:g}s"}
+            query = {"timeout": f"{timeout_seconds:g}s", **(query or {})}
         url = self._url(path, query)
         headers = {"Accept": accept}
         if body is not None:

@@ -19,6 +19,7 @@ REFUSALS = [
     Forbidden(403, "Forbidden", 'jobs.batch "train" is forbidden: no deletions on Thursdays'),
     Invalid(422, "Invalid", 'jobs.batch "train" is forbidden: no deletions on Thursdays'),
     Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
+    Unavailable(504, "Timeout", "request did not complete within the allotted timeout on Thursdays"),
     Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request: no deletions on Thursdays'),
 ]
 PERMIT_REFUSALS = [each for each in REFUSALS if not isinstance(each, Invalid)]
@@ -57,7 +58,9 @@ def refuse(world: Fleet, method: str, answer: ApiError) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "answer", REFUSALS, ids=["by a policy", "by a schema", "for want of a webhook", "as if it had moved on"]
+    "answer",
+    REFUSALS,
+    ids=["by a policy", "by a schema", "for want of a webhook", "for a webhook that hangs", "as if it had moved on"],
 )
 async def test_a_refused_deletion_is_told_at_once_and_tried_now_and_then_until_it_is_not(answer: ApiError) -> None:
     async with fleet("a", "b") as world:
@@ -76,7 +79,11 @@ async def test_a_refused_deletion_is_told_at_once_and_tried_now_and_then_until_i
         await world.until(lambda: gone(world), 60)
 
 
-@pytest.mark.parametrize("answer", PERMIT_REFUSALS, ids=["by a policy", "for want of a webhook", "as if it moved on"])
+@pytest.mark.parametrize(
+    "answer",
+    PERMIT_REFUSALS,
+    ids=["by a policy", "for want of a webhook", "for a webhook that hangs", "as if it moved on"],
+)
 async def test_a_refused_permit_is_tried_now_and_then(answer: ApiError) -> None:
     async with fleet("a") as world:
         asked = refuse(world, "PATCH", answer)
@@ -85,7 +92,11 @@ async def test_a_refused_permit_is_tried_now_and_then(answer: ApiError) -> None:
         assert 1 < len(asked) <= 60 / REFUSED_SECONDS + 4
 
 
-@pytest.mark.parametrize("answer", PERMIT_REFUSALS, ids=["by a policy", "for want of a webhook", "as if it moved on"])
+@pytest.mark.parametrize(
+    "answer",
+    PERMIT_REFUSALS,
+    ids=["by a policy", "for want of a webhook", "for a webhook that hangs", "as if it moved on"],
+)
 async def test_a_gang_whose_permit_is_refused_goes_to_another_member_and_says_why(answer: ApiError) -> None:
     async with fleet("a", "b") as world:
         asked = refuse(world, "PATCH", answer)
@@ -96,7 +107,7 @@ async def test_a_gang_whose_permit_is_refused_goes_to_another_member_and_says_wh
 
         await world.until(elsewhere, 90)
         assert asked
-        assert f"a refused its permit ({answer})" in dispatch_of(await world.hub.get("Job", "train") or {}).why
+        assert f"a refused its permit ({answer}" in dispatch_of(await world.hub.get("Job", "train") or {}).why
 
 
 async def test_a_gang_whose_permit_is_refused_says_so_where_it_is_granted_and_no_longer_once_it_is_not() -> None:

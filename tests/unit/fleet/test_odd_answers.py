@@ -127,10 +127,18 @@ REFUSALS = [
     Forbidden(403, "Forbidden", 'admission webhook "their.policy" denied the request: no jobs on Thursdays'),
     Invalid(422, "Invalid", "spec.template: field is immutable on Thursdays"),
     Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
+    Unavailable(504, "Timeout", "request did not complete within the allotted timeout on Thursdays"),
     NotFound(404, "NotFound", 'namespaces "team-a" not found on Thursdays'),
     Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request: no copies on Thursdays'),
 ]
-WHY = ["by a policy", "by a schema", "for want of a webhook", "for want of a namespace", "as if it were there"]
+WHY = [
+    "by a policy",
+    "by a schema",
+    "for want of a webhook",
+    "for a webhook that hangs",
+    "for want of a namespace",
+    "as if it were there",
+]
 REFUSED = pytest.mark.parametrize("answer", REFUSALS, ids=WHY)
 
 

@@ -20,7 +20,8 @@ ANSWERS = {
     "for want of a right": Forbidden(403, "Forbidden", "leases may not be patched"),
     "by a policy": Invalid(422, "Invalid", "no renewals on Thursdays"),
     "for another write": Conflict(409, "Conflict", "the object has been modified"),
-    "by a webhook that hangs": None,
+    "by a webhook that hangs": Unavailable(504, "Timeout", "request did not complete within the allotted timeout"),
+    "by a webhook that hangs, far away": None,
 }
 
 

@@ -96,8 +96,9 @@ async def test_a_path_stays_a_path(api: HttpApi, server: Server) -> None:
 
 async def test_the_server_is_told_when_to_give_up_a_write(api: HttpApi, server: Server) -> None:
     await api.request("PUT", "/x", body=b"{}", timeout_seconds=2)
+    await api.request("PUT", "/x", body=b"{}", query={"timeout": "1.5s"}, timeout_seconds=2)
     await api.request("GET", "/x", timeout_seconds=2)
-    assert [request.query.get("timeout") for request in server.requests] == ["2s", None]
+    assert [request.query.get("timeout") for request in server.requests] == ["2s", "1.5s", None]
 
 
 async def test_sixty_four_requests_are_in_flight_at_once(api: HttpApi, server: Server) -> None:

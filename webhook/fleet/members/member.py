@@ -53,8 +53,11 @@ REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
 COPIES_MAX: Final = 50_000
 """Of all kinds in one member, that one sweep looks at; each takes about a kilobyte of memory."""
-FAILED: Final = 500
-"""HTTP status by which an API server itself says that something behind it failed."""
+HUNG: Final = 504
+FAILED: Final = (500, HUNG)
+"""HTTP statuses by which an API server itself says that something behind it failed, or did not answer in time."""
+SOONER: Final[Mapping[str, str]] = {"timeout": f"{ANSWER_SECONDS - 0.5:g}s"}
+"""Has an API server give up a write before the hub does, and so say that something behind it hangs."""
 UNAUTHORIZED: Final = 401
 WORDS: Final = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
 """Answers to a write that say of it alone why it is not stored, but for a token that nobody knows."""
@@ -326,17 +329,7 @@ class Member:
         """Return the Lease of a hub as it was renewed; None where it was made. Raises NoAnswer, Refused."""
         name = f"{names.HUB_LEASE}{hub}"
         try:
-            return await self._asked(
-                self._api.request(
-                    "PATCH",
-                    f"{_LEASES}/{name}",
-                    body=orjson.dumps(renewed),
-                    content_type=MERGE_PATCH,
-                    timeout_seconds=ANSWER_SECONDS,
-                ),
-                WORDS,
-                is_write=True,
-            )
+            return await self._sent("PATCH", f"{_LEASES}/{name}", orjson.dumps(renewed), MERGE_PATCH)
         except NotFound:
             made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, **renewed}
             await self._write("POST", _LEASES, orjson.dumps(made))
@@ -422,18 +415,7 @@ class Member:
         ``only`` is the uid that it is bound to, and the version if that is not empty.
         """
         try:
-            answer = await self._asked(
-                self._api.request(
-                    method,
-                    path,
-                    body=body,
-                    content_type=content_type,
-                    accept=METADATA,
-                    timeout_seconds=ANSWER_SECONDS,
-                ),
-                WORDS,
-                is_write=True,
-            )
+            answer = await self._sent(method, path, body, content_type)
         except (Conflict, Forbidden, Invalid, NotFound, Unavailable) as error:
             # That an object is not there, or not as it was read, is a word of its own only where it was to be made.
             is_word = isinstance(error, Invalid | NotFound) and method == "POST"
@@ -442,9 +424,10 @@ class Member:
             is_word |= isinstance(error, Conflict) and only is not None and await self._stands(path, only)
             if is_word or isinstance(error, Forbidden | Unavailable):
                 log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
-                # Where its kind is missing there, only the path says which.
-                where = f" at {path}" if isinstance(error, NotFound) else ""
-                raise Refused(f"{error}{where}"[:REASON_CHARACTERS]) from error
+                # Where its kind is missing there, only the path says which; nor does it say what hangs.
+                more = f" at {path}" if isinstance(error, NotFound) else ""
+                more += "; an admission webhook there may hang" if error.status == HUNG else ""
+                raise Refused(f"{error}{more}"[:REASON_CHARACTERS]) from error
             # Taken, or the copy moved on or is gone: it is read again before anything else is decided.
             log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
             return None
@@ -453,6 +436,12 @@ class Member:
         except ValueError as error:
             raise NoAnswer(f"{self.name}: its answer is not an object: {error}") from error
         return Written(*(text(paths.find(stored, ("metadata", key))) for key in Written._fields))
+
+    def _sent(self, method: str, path: str, body: bytes, content_type: str) -> Awaitable[bytes]:
+        """Write; of what is stored the metadata is answered. Raises NoAnswer, and what is an answer too."""
+        how: dict[str, Any] = {"query": SOONER, "accept": METADATA, "timeout_seconds": ANSWER_SECONDS}
+        written = self._api.request(method, path, body=body, content_type=content_type, **how)
+        return self._asked(written, WORDS, is_write=True)
 
     async def _asked(
         self,
@@ -480,7 +469,7 @@ class Member:
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
         except ApiError as error:
             is_word = isinstance(error, refusals) and error.status != UNAUTHORIZED
-            if is_word or (is_write and error.status == FAILED):
+            if is_word or (is_write and error.status in FAILED):
                 self.health.note("")
                 raise
             if isinstance(error, Unavailable):
