@@ -98,8 +98,8 @@ class FleetJob:
         self._propagation: Propagation = ANYWHERE
         self._uncounted = False
         """It names no queue where the hub has some for its namespace, and no queue of the hub has given it a slot."""
-        self._queue_members: frozenset[str] | None = None
-        """The members that its queue's check names; None: it names none, and every member will do."""
+        self._queue = ""
+        """Its LocalQueue, whose check may name the members that will do."""
         self._patience = Patience()
         self._failed = Failed(fleet)
         self._refusal, self._leaving = Refusal(), Leaving()
@@ -131,7 +131,7 @@ class FleetJob:
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
         await self._telling.held_up(job, dispatch, sight)
         self._propagation = applying(self._fleet.propagations, job)
-        self._queue_members = self._fleet.set_up.members_of(self.namespace, queue_label(job, self._kind) or "")
+        self._queue = queue_label(job, self._kind) or ""
         named = queue_label(job) is not None or is_noted(job)
         self._uncounted = not named and self._fleet.set_up.has_queues(self.namespace)
         target = await self._target(wish, dispatch, found, ahead)
@@ -231,9 +231,7 @@ class FleetJob:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = {name: why for name in self._fleet.members if (why := self._propagation.why_not(name))}
         self._refusals |= dict.fromkeys(self._fleet.silent, "has not heard from this hub for a while")
-        if self._queue_members is not None:
-            others = self._fleet.members.keys() - self._queue_members
-            self._refusals |= dict.fromkeys(others, "is not a cluster of its queue's MultiKueueConfig")
+        self._refusals |= self._fleet.set_up.left_out(self.namespace, self._queue, self._fleet.members)
         self._refusals |= dict.fromkeys(self._fleet.lost.keys() & self._fleet.members.keys(), "was declared lost")
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(dispatch.failed):

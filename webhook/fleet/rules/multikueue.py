@@ -23,6 +23,7 @@ KEY: Final = "kubeconfig"
 CLUSTERS_MAX: Final = 20
 """Of a MultiKueueConfig, as in Kueue."""
 ACTIVE: Final = "Active"
+NOT_NAMED: Final = "is not a cluster of its queue's MultiKueueConfig"
 
 
 class Condition(NamedTuple):
@@ -149,12 +150,26 @@ class SetUp:
 
     def members_of(self, namespace: str, local_queue: str) -> frozenset[str] | None:
         """Return the members that jobs of a LocalQueue may be placed in; None: its queue does not say."""
-        local = self.local_queues.get(namespace, {}).get(local_queue)
-        queue = self.queues.get(local.names[0]) if local is not None and local.names else None
+        queue = self._queue_of(namespace, local_queue)
+        if queue is None and self.has_queues(namespace):
+            # Deleted while it had given a job its slot: what it said is not known any more.
+            return frozenset()
         if queue is None or not queue.names:
             return None
         checks = [self.checks[name] for name in queue.names if name in self.checks]
         return frozenset(name for check in checks for name in self._clusters_of(check))
+
+    def left_out(self, namespace: str, local_queue: str, members: Collection[str]) -> dict[str, str]:
+        """Return, each with why, those of ``members`` in which jobs of a LocalQueue may not be placed."""
+        if not local_queue or (allowed := self.members_of(namespace, local_queue)) is None:
+            return {}
+        gone = self._queue_of(namespace, local_queue) is None
+        why = f"is not asked: queue {local_queue} has no ClusterQueue now" if gone else NOT_NAMED
+        return dict.fromkeys(set(members) - allowed, why)
+
+    def _queue_of(self, namespace: str, local_queue: str) -> Named | None:
+        local = self.local_queues.get(namespace, {}).get(local_queue)
+        return self.queues.get(local.names[0]) if local is not None and local.names else None
 
     def has_queues(self, namespace: str) -> bool:
         """Return whether the hub counts the jobs of a namespace, of those that name a queue."""

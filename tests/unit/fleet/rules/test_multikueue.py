@@ -44,7 +44,8 @@ def changed(kind: str, **spec: Any) -> list[dict[str, Any]]:
 def test_the_jobs_of_the_pages_queue_may_run_in_its_worker_alone(version: str) -> None:
     whole = set_up(PAGE if version == "v1beta2" else [older(obj) if "spec" in obj else obj for obj in PAGE])
     assert whole.members_of("default", "user-queue") == {WORKER}
-    assert whole.members_of("default", "other") is None, "it names no check"
+    assert whole.members_of("elsewhere", "user-queue") is None, "the hub has no queues there"
+    assert whole.left_out("default", "user-queue", ["m1", WORKER]) == {"m1": multikueue.NOT_NAMED}
     assert whole.clusters[WORKER].names == ("worker1-secret",)
     assert not whole.clusters[WORKER].problem
 
@@ -66,6 +67,21 @@ def test_whether_a_namespace_has_queues_is_one_lookup() -> None:
 @pytest.mark.parametrize("kind", ["AdmissionCheck", "MultiKueueConfig"])
 def test_a_queue_whose_check_leads_nowhere_has_no_member(kind: str) -> None:
     assert set_up([obj for obj in PAGE if obj["kind"] != kind]).members_of("default", "user-queue") == frozenset()
+
+
+@pytest.mark.parametrize("kind", ["ClusterQueue", "LocalQueue"])
+def test_a_queue_that_is_gone_may_have_named_any_member_so_none_is_asked(kind: str) -> None:
+    """Somebody deletes it while no webhook answers, and jobs that it had admitted are still offered."""
+    other = {**PAGE[2], "metadata": {"namespace": "default", "name": "other"}}
+    left = set_up([*(obj for obj in PAGE if obj["kind"] != kind), other])
+    assert left.members_of("default", "user-queue") == frozenset()
+    said = left.left_out("default", "user-queue", ["m1", WORKER])
+    assert said == dict.fromkeys(["m1", WORKER], "is not asked: queue user-queue has no ClusterQueue now")
+
+
+def test_a_queue_without_a_check_leaves_no_member_out() -> None:
+    without = [{**obj, "spec": {}} if obj["kind"] == "ClusterQueue" else obj for obj in PAGE]
+    assert set_up(without).left_out("default", "user-queue", ["m1", WORKER]) == {}
 
 
 SOURCES = {
