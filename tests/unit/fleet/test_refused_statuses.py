@@ -89,3 +89,26 @@ async def test_a_status_that_is_refused_all_the_same_is_told_on_the_job(monkeypa
             assert message.startswith("The API server of the hub refuses the status that a shows of this job: ")
             assert "status.replicaStatuses" in message
         await world.until(lambda: world.over("PyTorchJob", "pytorch-test"))
+
+
+async def test_a_record_that_is_refused_is_told_on_the_job_which_goes_on_once_it_is_not() -> None:
+    """Its owner has filled the annotations, where no webhook keeps room in them."""
+    async with fleet("a") as world:
+        await world.hub.cluster.create(plain_job(runtime="600s"))
+        await world.until(lambda: world.places("Job", "train"))
+        request = world.own.request
+
+        async def refuses(method: str, path: str, **how: Any) -> bytes:
+            if method == "PATCH" and path.endswith("/jobs/train"):
+                raise Invalid(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
+            return await request(method, path, **how)
+
+        world.own.request = refuses  # type: ignore[method-assign]
+        await world.hub.delete("Job", "train")
+        await asyncio.sleep(60)
+        listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+        (said,) = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "DispatchRefused"]
+        assert "Too long: may not be more than 262144 bytes" in said
+        assert await world.places("Job", "train") == ["a"]
+        world.own.request = request  # type: ignore[method-assign]
+        await world.until(lambda: world.empty("Job"), 30)

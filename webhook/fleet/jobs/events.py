@@ -17,6 +17,7 @@ SILENT: Final = "MemberSilent"
 KEPT: Final = "MemberKeepsJob"
 QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
+RECORD_REFUSED: Final = "DispatchRefused"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
 UID_CHARACTERS: Final = 8
@@ -40,6 +41,16 @@ def unreadable(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> d
     message = f"{note}: {why[:REASON_CHARACTERS]}. It is offered to no member until this annotation is removed"
     told = {"reason": UNREADABLE, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"unreadable.{int(now // 3600)}", now) | told
+
+
+def record_refused(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> dict[str, Any]:
+    """Return the event that a job's record cannot be stored, so that the job does not go on; one an hour."""
+    message = (
+        f"The API server of the hub does not store {names.DISPATCH} on this job: {why[:REASON_CHARACTERS]}. Until it "
+        "does, the job is offered to no member and leaves none. If its annotations are too long, shorten the others"
+    )
+    told = {"reason": RECORD_REFUSED, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"unstored.{int(now // 3600)}", now) | told
 
 
 def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, other: str, now: float) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from webhook.fleet.jobs.events import KEPT, QUEUE_MISSING, UNREADABLE, kept, que
 from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.leaving import Leaving
-from webhook.fleet.jobs.own import OwnJob
+from webhook.fleet.jobs.own import OwnJob, RecordRefused
 from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS, Refusal
@@ -146,6 +146,8 @@ class FleetJob:
             return step
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
+            if isinstance(error, RecordRefused):
+                await self._telling.record_refused(job, error)
             return HubStep.NOTHING
 
     def knows(self, old: Seen | None, new: Seen | None) -> bool:

@@ -9,6 +9,7 @@ import structlog
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
+from webhook.errors import Invalid
 from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
@@ -23,6 +24,10 @@ log = structlog.get_logger(__name__)
 
 _GOES_ON: Final = (DispatchPhase.OFFERED, DispatchPhase.GRANTED)
 """What follows soon: a grant, a first status."""
+
+
+class RecordRefused(Invalid):
+    """A record is not stored: the job was made again meanwhile, or has no room for it."""
 
 
 class OwnJob:
@@ -55,7 +60,10 @@ class OwnJob:
         return job
 
     async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> dict[str, Any]:
-        """Store the record, if the job is still as it was read; return the job as it is then. Raises ApiError."""
+        """Store the record, if the job is still as it was read; return the job as it is then.
+
+        Raises ApiError, RecordRefused.
+        """
         metadata = paths.find_mapping(job, ("metadata",))
         noted = {**paths.find_mapping(metadata, ("annotations",)), names.DISPATCH: encode(dispatch)}
         kept = [each for each in metadata.get("finalizers") or () if each != names.DISPATCH]
@@ -66,7 +74,10 @@ class OwnJob:
             {"op": "add", "path": "/metadata/annotations", "value": noted},
             {"op": "add", "path": "/metadata/finalizers", "value": kept},
         ]
-        stored = {**job, "metadata": await self._patch(self._path, patch)}
+        try:
+            stored = {**job, "metadata": await self._patch(self._path, patch)}
+        except Invalid as error:
+            raise RecordRefused(error.status, error.reason, error.message) from error
         count(dispatch_of(job), dispatch)
         self.record, self.known = dispatch, stored if dispatch.phase in _GOES_ON else None
         log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)

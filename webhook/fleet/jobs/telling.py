@@ -12,7 +12,17 @@ import structlog
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Sight
 from webhook.errors import ApiError, Conflict, Invalid
-from webhook.fleet.jobs.events import CHANGED, SILENT, STATUS_REFUSED, bound, changed, silent, status_refused
+from webhook.fleet.jobs.events import (
+    CHANGED,
+    RECORD_REFUSED,
+    SILENT,
+    STATUS_REFUSED,
+    bound,
+    changed,
+    record_refused,
+    silent,
+    status_refused,
+)
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.jobs.kinds.kind import JobKind
 
@@ -41,6 +51,8 @@ class Telling:
         """Why it is in no member yet, as this process wrote it last, and when."""
         self._refused = ""
         """Uid of the hub's job of which a status was refused last."""
+        self._unstored = "", ""
+        """Uid and version of the hub's job, as it was read when its record was refused last."""
 
     async def where(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say where it runs."""
@@ -102,6 +114,13 @@ class Telling:
                 )
             self._refused = uid
             raise
+
+    async def record_refused(self, job: Mapping[str, Any], error: Invalid) -> None:
+        """Say that the hub's API server does not store the record, though the job is as it was at the last try."""
+        read = job["metadata"]["uid"], job["metadata"]["resourceVersion"]
+        if self._unstored == read:
+            await self.hourly(RECORD_REFUSED, lambda now: record_refused(self._kind, job, str(error), now))
+        self._unstored = read
 
     def due(self, reason: str) -> bool:
         """Whether this was not told for an hour."""
