@@ -252,8 +252,7 @@ class Hub:
             self.fleet.begin_again(version)
 
     async def _own_uid(self) -> str:
-        found = orjson.loads(await self.fleet.api.request("GET", _KUBE_SYSTEM))
-        return str(paths.find(found, ("metadata", "uid")))
+        return str(paths.find(orjson.loads(await self.fleet.api.request("GET", _KUBE_SYSTEM)), ("metadata", "uid")))
 
     async def _check_own(self) -> None:
         """See that the hub's cluster is the one that it was: what another one has not is not gone.
@@ -304,9 +303,8 @@ class Hub:
             for which in sorted(known):
                 self._wake(which)
             return
-        freed = bool(went)
         for which, job in sorted(self._jobs.items()):
-            if freed and job.waits_for not in ("", member):
+            if went and job.waits_for not in ("", member):
                 job.choice.freed(member)
                 self._wake(which)
             elif job.waits_for == member:
@@ -452,6 +450,8 @@ class Hub:
 
     async def _settled(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
         kind, namespace, name, copy = found
+        if strays.leaves(copy):
+            return Verdict.KEEP
         job = OwnJob(self.fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
         apart = (kind.feed, namespace, name) in self.fleet.apart.get(member.name, ())

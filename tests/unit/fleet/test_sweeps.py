@@ -227,6 +227,32 @@ async def test_copies_of_no_job_that_a_tenant_makes_all_the_time_keep_no_gang_fr
         forging.cancel()
 
 
+async def test_copies_that_a_tenant_keeps_from_going_are_not_asked_of_the_hubs_cluster_at_each_sweep() -> None:
+    """A thousand of them would take each sweep some seconds, for which all offers of a hub that starts wait."""
+    async with fleet("a") as world:
+        await is_placed(world, "first")
+        for number in range(20):
+            forged = plain_job(f"forged-{number}")
+            del forged["spec"]["managedBy"]
+            forged["spec"]["suspend"] = True
+            forged["metadata"]["labels"][names.ORIGIN_LABEL] = world.running_hub.fleet.uid
+            forged["metadata"]["annotations"] = {names.OFFER: f"no-such-job 1.{number}"}
+            forged["metadata"]["finalizers"] = ["tenant.dev/keeps"]
+            await world.members["a"].cluster.create(forged)
+        await asyncio.sleep(15)
+        left = [each["metadata"] for each in await world.members["a"].all("Job")]
+        assert sum("deletionTimestamp" in each for each in left) == 20
+        asked, request = list[str](), world.own.request
+
+        async def counted(method: str, path: str, **how: Any) -> bytes:
+            asked.append(path)
+            return await request(method, path, **how)
+
+        world.own.request = counted  # type: ignore[method-assign]
+        await asyncio.sleep(20)
+        assert not [path for path in asked if "/jobs/forged-" in path]
+
+
 async def test_a_copy_that_is_changed_before_each_write_of_the_hub_keeps_only_its_own_gang_from_being_offered() -> None:
     async with fleet("a", "b") as world:
         for name in ("one", "two"):

@@ -29,13 +29,18 @@ class Verdict(StrEnum):
     """It has a permit that was taken back, in a member that was set back, or that no hub gave: delete it by its uid."""
 
 
+def leaves(copy: Copy) -> bool:
+    """Return whether a copy is on its way out, and may not start: then nothing of its gang has to be known."""
+    return copy.deleting and not copy.permitted
+
+
 def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool, complete: bool) -> Verdict:
     """Return what becomes of ``copy``, of this hub, in the member whose kube-system has the uid ``cluster``.
 
     ``dispatch`` is of its gang; None when the hub has no such job. ``swept``: this member was, since the record was set
     back, so no permit of an earlier time is on its way to an offered copy. ``complete`` as for ``steps.next_step``.
     """
-    if copy.deleting and (dispatch is None or not copy.permitted):
+    if leaves(copy) or (copy.deleting and dispatch is None):
         return Verdict.KEEP
     if dispatch is None:
         return Verdict.END
