@@ -9,7 +9,7 @@ import pytest
 from tests.unit.fleet.clusters import NAMESPACE, fleet, plain_job, pytorch_job
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation.moments import time_text
-from webhook.errors import Invalid
+from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
 from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.controllers.nodes import FATE
@@ -67,14 +67,26 @@ async def test_a_job_of_which_a_pod_has_failed_is_stopped_in_the_hub_and_runs_ag
         await world.until(lambda: world.over("Job", "train"), 120)
 
 
-async def test_a_status_that_is_refused_all_the_same_is_told_on_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+REFUSED = [
+    Invalid(422, "Invalid", "status.replicaStatuses: Invalid value; metadata.annotations: Too long"),
+    Unavailable(500, "InternalServerError", "etcdserver: request is too large"),
+    Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
+    Forbidden(403, "Forbidden", "no notes on Thursdays"),
+]
+WHY = ["by a schema or a bound", "object too large", "for want of a webhook", "by a policy"]
+
+
+@pytest.mark.parametrize("answer", REFUSED, ids=WHY)
+async def test_a_status_that_is_refused_all_the_same_is_told_on_the_job(
+    answer: ApiError, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another schema in the hub, or a rule of the API server that is not known here."""
     async with fleet("a") as world:
         request = world.own.request
 
         async def refuses(method: str, path: str, **how: Any) -> bytes:
             if method == "PATCH" and path.endswith("/status"):
-                raise Invalid(422, "Invalid", "PyTorchJob is invalid: status.replicaStatuses: Invalid value")
+                raise answer
             return await request(method, path, **how)
 
         async def told() -> list[str]:
@@ -87,12 +99,13 @@ async def test_a_status_that_is_refused_all_the_same_is_told_on_the_job(monkeypa
             await asyncio.sleep(120)
             (message,) = await told()
             assert message.startswith("The API server of the hub refuses the status that a shows of this job: ")
-            assert "status.replicaStatuses" in message
+            assert str(answer) in message
         await world.until(lambda: world.over("PyTorchJob", "pytorch-test"))
 
 
-async def test_a_record_that_is_refused_is_told_on_the_job_which_goes_on_once_it_is_not() -> None:
-    """Its owner has filled the annotations, where no webhook keeps room in them."""
+@pytest.mark.parametrize("answer", REFUSED, ids=WHY)
+async def test_a_record_that_is_refused_is_told_on_the_job_which_goes_on_once_it_is_not(answer: ApiError) -> None:
+    """Its owner has filled it, where no webhook keeps room in it; or an administrator of the hub forbids the write."""
     async with fleet("a") as world:
         await world.hub.cluster.create(plain_job(runtime="600s"))
         await world.until(lambda: world.places("Job", "train"))
@@ -100,7 +113,7 @@ async def test_a_record_that_is_refused_is_told_on_the_job_which_goes_on_once_it
 
         async def refuses(method: str, path: str, **how: Any) -> bytes:
             if method == "PATCH" and path.endswith("/jobs/train"):
-                raise Invalid(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
+                raise answer
             return await request(method, path, **how)
 
         world.own.request = refuses  # type: ignore[method-assign]
@@ -108,7 +121,7 @@ async def test_a_record_that_is_refused_is_told_on_the_job_which_goes_on_once_it
         await asyncio.sleep(60)
         listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
         (said,) = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "DispatchRefused"]
-        assert "Too long: may not be more than 262144 bytes" in said
+        assert str(answer) in said
         assert await world.places("Job", "train") == ["a"]
         world.own.request = request  # type: ignore[method-assign]
         await world.until(lambda: world.empty("Job"), 30)

@@ -9,7 +9,7 @@ import structlog
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
-from webhook.errors import Invalid
+from webhook.errors import ApiError, Forbidden, Invalid
 from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
@@ -24,10 +24,20 @@ log = structlog.get_logger(__name__)
 
 _GOES_ON: Final = (DispatchPhase.OFFERED, DispatchPhase.GRANTED)
 """What follows soon: a grant, a first status."""
+FAILED: Final = 500
+"""HTTP status by which an API server says that something behind it failed."""
 
 
 class RecordRefused(Invalid):
-    """A record is not stored: the job was made again meanwhile, or has no room for it."""
+    """A record is not stored: the job was made again meanwhile, has no room for it, or somebody forbids it."""
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Return whether the hub's API server says of one write that it does not store it.
+
+    What etcd finds too large, and what an admission webhook fails on, is called a fault of the server's own.
+    """
+    return isinstance(error, Forbidden | Invalid) or error.status == FAILED
 
 
 class OwnJob:
@@ -76,7 +86,9 @@ class OwnJob:
         ]
         try:
             stored = {**job, "metadata": await self._patch(self._path, patch)}
-        except Invalid as error:
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
             raise RecordRefused(error.status, error.reason, error.message) from error
         count(dispatch_of(job), dispatch)
         self.record, self.known = dispatch, stored if dispatch.phase in _GOES_ON else None

@@ -24,6 +24,7 @@ from webhook.fleet.jobs.events import (
     status_refused,
 )
 from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.own import is_refusal
 from webhook.jobs.kinds.kind import JobKind
 
 log = structlog.get_logger(__name__)
@@ -104,7 +105,9 @@ class Telling:
         """Say that the hub's API server refuses what is shown of a copy, which would else end in silence."""
         try:
             yield
-        except Invalid as error:
+        except ApiError as error:
+            if not is_refusal(error):
+                raise
             uid, why = job["metadata"]["uid"], str(error)
             # Of a job that was made again by this name the first refusal is the last by that uid.
             if self._refused == uid:
