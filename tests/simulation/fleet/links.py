@@ -25,10 +25,14 @@ class Fault(StrEnum):
     """What is sent arrives; no answer comes, and watches are silent though nobody has closed them."""
     SLOW = "slow"
     """What is sent arrives, and is answered just in time."""
+    HANGS = "hangs"
+    """Something behind the API server hangs at each write, as it says in time; every other one is stored all the same.
+    """
 
 
 SILENT = (Fault.BLACK_HOLE, Fault.LOST_REPLIES, Fault.HALF_OPEN)
 SLOW_SECONDS = ANSWER_SECONDS - 0.2
+HANGS_SECONDS = ANSWER_SECONDS - 0.5
 
 
 class Link:
@@ -51,6 +55,8 @@ class Link:
         """Told method and path of each request, whatever becomes of it."""
         self.cut: Fault | None = None
         """What becomes of what this process alone sends over it; None: the same as of what all others send."""
+        self._hung = 0
+        """Writes that something behind the API server has kept."""
         self.astray: SimulatedApi | None = None
         """Another cluster that answers in its place."""
 
@@ -77,6 +83,8 @@ class Link:
         if self.fault is Fault.BLACK_HOLE:
             await asyncio.sleep(timeout_seconds)
             raise _unknown(f"{method} {path}: no answer in time", write)
+        if write and self.fault is Fault.HANGS:
+            return await self._hangs(method, path, how)
         answer = await (self.astray or self._api).request(method, path, timeout_seconds=timeout_seconds, **how)
         # The link may have changed while the request was under way.
         if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):
@@ -87,6 +95,13 @@ class Link:
         if self.fault is Fault.SLOW:
             await asyncio.sleep(SLOW_SECONDS)
         return answer
+
+    async def _hangs(self, method: str, path: str, how: Any) -> bytes:
+        self._hung += 1
+        if self._hung % 2 == 0:
+            await (self.astray or self._api).request(method, path, **how)
+        await asyncio.sleep(HANGS_SECONDS)
+        raise errors.Unavailable(504, "Timeout", f"{method} {path}: did not complete in time", outcome_unknown=True)
 
     async def watch(self, path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
         if self.fault is Fault.REFUSE:

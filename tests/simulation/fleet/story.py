@@ -34,7 +34,7 @@ CUT_SECONDS = (0.5, 8.0)
 CRASH = 0.0015
 """How likely a hub dies just before or just after one of its writes."""
 HUB_LINK = "hub"
-FAULTS = tuple(fault for fault in Fault if fault not in (Fault.PASS, Fault.SLOW))
+FAULTS = tuple(fault for fault in Fault if fault not in (Fault.PASS, Fault.SLOW, Fault.HANGS))
 """In which nothing is answered."""
 ALONE = 0.5
 """How likely a cut hits one process alone, where there are several."""
@@ -256,7 +256,7 @@ class Story:
         """Change what a link does now and then."""
         while True:
             await asyncio.sleep(self.chance.uniform(*CALM_SECONDS))
-            fault, seconds = self.chance.choice((*FAULTS, Fault.SLOW)), self.chance.uniform(*CUT_SECONDS)
+            fault, seconds = self.chance.choice((*FAULTS, Fault.SLOW, Fault.HANGS)), self.chance.uniform(*CUT_SECONDS)
             if len(self.living) > 1 and self.chance.random() < ALONE:
                 # The others reach it, and do not know that this one does not.
                 alone = self.chance.choice(self.living).links[link]
