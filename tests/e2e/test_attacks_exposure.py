@@ -190,7 +190,10 @@ def renewer(cluster: Cluster, kubectl: Kubectl) -> Iterator[Kubectl]:
     rights = [each for each in yaml.safe_load_all(SELF_SIGNED.read_text()) if each["kind"] in ACCOUNTS]
     system = kubectl.in_namespace(NAMESPACE)
     system("apply", "-f", "-", stdin=yaml.safe_dump_all(rights))
-    yield Kubectl(kubectl.program, cluster.kubeconfig_for_service_account(NAMESPACE, "tutti-certs"))
+    made = Kubectl(kubectl.program, cluster.kubeconfig_for_service_account(NAMESPACE, "tutti-certs"))
+    registration = ("patch", "validatingwebhookconfiguration/tutti")
+    wait_until(lambda: made("auth", "can-i", *registration), what="its rights are in force")
+    yield made
     system("delete", "-f", "-", stdin=yaml.safe_dump_all(rights))
 
 

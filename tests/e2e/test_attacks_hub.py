@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.install import NAMESPACE, ROOT
-from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
+from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from tests.e2e.objects import job, jobset, pod_template, pytorchjob
 from tests.e2e.queues import QUEUE
 from tests.e2e.raw import send
@@ -168,6 +168,8 @@ def test_a_stolen_token_of_a_hub_writes_nothing_on_a_job_that_it_does_not_place(
     submit(owner, "theirs", placed=False)
     for kind in KINDS:
         wait_for_policy(thief, kind, "theirs", "writes only on jobs that it places")
+        # What its own controller writes beside is no theft.
+        wait_until(lambda kind=kind: condition(admin.get(kind, "theirs"), "Suspended"), what="it says that it waits")
         assert "places" in thief.refused("patch", kind, "theirs", *merge(RECORD))
         assert patch_status(thief, kind, "theirs", STATUS) in REFUSED
         for patch in acts(kind).values():
@@ -181,7 +183,8 @@ def test_what_a_hub_writes_of_its_jobs_passes(owner: Kubectl, admin: Kubectl, th
     """Its record, the finalizer beside it, and the status that a member shows."""
     submit(owner, "placed", placed=True)
     for kind in KINDS:
-        thief("patch", kind, "placed", *merge(RECORD))
+        # The account's rights are new.
+        wait_until(lambda kind=kind: thief("patch", kind, "placed", *merge(RECORD)), what="it may write its record")
         thief("patch", kind, "placed", *merge({"metadata": {"finalizers": [names.DISPATCH]}}))
         assert patch_status(thief, kind, "placed", STATUS) == 200
         found = admin.get(kind, "placed")

@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
@@ -29,7 +30,7 @@ def test_a_queue_that_holds_a_job_is_not_deleted_and_goes_when_the_job_has_gone(
     in_cohort["spec"]["cohortName"] = cohort
     admin.apply(in_cohort)
     owner.apply(job("train", 4, pod_template(), QUEUE))
-    wait_until(lambda: "train" in reservations(admin), what="the job is admitted")
+    wait_until(lambda: len(owner.pods(phase="Running")) == 4, what="the job is admitted, and the webhook knows it")
     held = (("clusterqueue", cluster_queue), ("localqueue", QUEUE), ("resourceflavor", "any-node"), ("cohort", cohort))
     for kind, name in held:
         with pytest.raises(KubectlError, match=r"holds .*train.*wait until"):
@@ -47,7 +48,7 @@ def test_a_queue_of_volcano_that_holds_a_job_is_not_taken_out_of_the_policy(owne
     policy = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tutti-policy"}}
     system.apply(policy | {"data": {"volcano": entry}})
     owner.apply(job("train", 4, pod_template(), name))
-    wait_until(lambda: "train" in reservations(admin), what="the job is admitted")
+    wait_until(lambda: len(owner.pods(phase="Running")) == 4, what="the job is admitted, and the webhook knows it")
     for refused in (
         system.refused("apply", "-f", "-", stdin=json.dumps(policy | {"data": {}})),
         system.refused("delete", "configmap", "tutti-policy"),
@@ -64,7 +65,7 @@ def test_a_namespace_is_deleted_with_the_queues_and_jobs_in_it(owner: Kubectl, a
     wait_until(lambda: "train" in reservations(admin), what="the job is admitted")
     admin.delete("namespace", admin.namespace)
     gone = "the namespace is gone with its queue and its job"
-    wait_until(lambda: not admin("get", "namespace", admin.namespace, "--ignore-not-found"), 60, gone)
+    wait_until(lambda: not admin("get", "namespace", admin.namespace, "--ignore-not-found"), 120, gone)
 
 
 # -- what one may use -------------------------------------------------------------------------------------------------
@@ -72,6 +73,9 @@ def test_a_namespace_is_deleted_with_the_queues_and_jobs_in_it(owner: Kubectl, a
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 RIGHTS: Final = "manifests/overlays/right-to-use"
 OPEN: Final = "manifests/components/right-to-use/open.yaml"
+POLICIES: Final = "manifests/components/right-to-use/policies.yaml"
+SETTLE_SECONDS: Final = 2
+"""The API server looks once a second which policies there are."""
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +83,10 @@ def rights(kubectl: Kubectl) -> Iterator[None]:
     """What one uses is a right, which everybody has at first; the policies that say so take seconds to come and go."""
     Shell(kubectl)(f"kubectl apply -k {RIGHTS}")
     yield
+    # Who comes next may use everything, also while the policies are still in force.
+    Shell(kubectl)(f"kubectl apply -f {OPEN}")
+    Shell(kubectl)(f"kubectl delete --ignore-not-found -f {POLICIES}")
+    time.sleep(SETTLE_SECONDS)
     Shell(kubectl)(f"kubectl delete --ignore-not-found -k {RIGHTS}")
 
 
@@ -233,12 +241,12 @@ def test_jobs_of_a_cron_job_have_a_class_once_the_service_account_may_use_it_and
     def why() -> str:
         return next((each for each in told(owner, "nightly") if "may not use" in each), "")
 
-    assert "the service account default may not use" in wait_until(why, 90, "the CronJob's owner is told")
+    assert "the service account default may not use" in wait_until(why, 120, "the CronJob's owner is told")
     for resource in resources:
         plural = resource.partition(".")[0]
         account = f"--serviceaccount={admin.namespace}:default"
         admin("create", "rolebinding", f"default-{plural}", f"--role=use-{plural}", account)
-    wait_until(lambda: len(owner.pods(phase="Running")) == 3, 90, "its Job runs")
+    wait_until(lambda: len(owner.pods(phase="Running")) == 3, 120, "its Job runs")
     owner.delete("cronjob", "nightly")
     admin.delete("priorityclass", urgent)
 

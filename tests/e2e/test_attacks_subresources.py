@@ -141,8 +141,12 @@ def test_a_role_that_edits_a_namespace_writes_neither_status_nor_bindings_nor_ri
     for verb, resource, group in rights:
         rule = {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
         head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "more"}}
-        told = admin.refused("create", "-f", "-", f"--as={boss}", stdin=yaml.safe_dump(head | {"rules": [rule]}))
-        assert "attempting to grant RBAC permissions not currently held" in told, (verb, resource)
+        told = partial(
+            admin.refused, "create", "-f", "-", f"--as={boss}", stdin=yaml.safe_dump(head | {"rules": [rule]})
+        )
+        said = "attempting to grant RBAC permissions not currently held"
+        # Until its own rights are in force, it is refused for want of them.
+        wait_until(lambda told=told, said=said: said in told(), what=f"nobody gives the right to {verb} {resource}")
 
 
 def test_a_pod_behind_our_gate_is_bound_to_no_node_by_hand(owner: Kubectl, admin: Kubectl) -> None:
@@ -201,6 +205,7 @@ def test_workers_that_outlive_their_training_job_are_stopped_for_who_is_owed_the
     left = pytorchjob("gang", 3, pod_template(container="pytorch"), QUEUE, cleanPodPolicy="None")
     left["spec"]["pytorchReplicaSpecs"]["Master"]["template"] = pod_template(container="pytorch", runtime="1s")
     owner.create(left)
+    wait_until(lambda: len(owner.pods(phase="Succeeded")) == 1, what="the master has ended")
     running(owner, 3)
     owner.create(job("owed", 2, pod_template(), "lender"))
     running(owner, 2, "job-name=owed")
@@ -323,6 +328,8 @@ def test_a_dry_run_takes_no_room_of_anybody(owner: Kubectl, admin: Kubectl) -> N
     admin.apply(resource_quota("wall", **{f"requests.{GPU}": "3"}))
     fenced = "jsonpath={.metadata.labels.tutti\\.dev/fenced}"
     wait_until(lambda: admin("get", "namespace", admin.namespace, f"--output={fenced}") == "true", what="fenced")
+    # Kubernetes refuses pods until it has counted what a new ResourceQuota limits.
+    wait_until(lambda: owner.create(pod("first", pod_template()), "--dry-run=server"), what="the quota is counted")
     for number in range(12):
         owner.create(pod(f"loose-{number}", pod_template()), "--dry-run=server")
         owner.create(job(f"gang-{number}", 2, pod_template(), QUEUE), "--dry-run=server")
@@ -356,11 +363,14 @@ def test_a_limit_range_that_comes_after_admission_makes_no_pod_larger_than_its_p
     """It writes on pods what their job did not ask."""
     give_queue(admin, 8)
     small = pod_template(gpus=0)
-    owner.create(job("gang", 2, small, QUEUE))
+    # One that is not over when a pod of it is lost.
+    owner.create(job("gang", 2, small, QUEUE, backoffLimit=6))
     running(owner, 2)
     item = {"type": "Container", "default": {GPU: "4"}, "defaultRequest": {GPU: "4"}}
     limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "large"}, "spec": {"limits": [item]}}
     admin.apply(limits)
+    shown = ("--dry-run=server", "--output=jsonpath={.spec.containers[0].resources.limits}")
+    wait_until(lambda: GPU in owner.create(pod("probe", small), *shown), what="the limits are in force")
     owner.delete("pod", owner.pods(phase="Running")[0]["metadata"]["name"])
     wait_until(lambda: len(owner.pods(phase="Running")) == 1, what="a pod of it is gone")
     stays(lambda: not [p for p in owner.pods() if GPU in json.dumps(p["spec"])], 3, "no larger one takes its place")

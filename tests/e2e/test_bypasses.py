@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -399,6 +400,8 @@ def test_a_pod_that_names_its_node_is_refused_where_reservations_must_hold(owner
     running(owner, 2)
     preset = pod("preset", pod_template())
     preset["spec"] = preset["spec"] | {"nodeName": "node-0"}
+    told = partial(owner.refused, "create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(preset))
+    wait_until(lambda: "spec.nodeName is preset" in told(), what="pods of the namespace are judged")
     message = refused_create(owner, preset)
     assert "spec.nodeName is preset to 'node-0'" in message
     assert "use nodeSelector or affinity" in message
