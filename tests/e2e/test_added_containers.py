@@ -111,12 +111,12 @@ def test_the_owner_of_a_job_to_whose_pods_a_sidecar_is_added_is_told_at_once_whi
 ) -> None:
     give_queue(admin, 2)
     owner.create(job("meshed", 2, pod_template(labels={"mesh": "true"}), QUEUE))
-    told = wait_until(lambda: " ".join(_failures(owner, "meshed")), what="an event of the Job says why")
-    assert "container mesh-proxy (registry.example/mesh:1: requests 100m cpu) is in no template" in told
-    assert "the pod requests 200m cpu, its place in the reservation holds 100m" in told
-    (row,) = [line for line in owner("get", "workloads").splitlines() if "meshed" in line]
-    assert row.split()[-1] == "WaitForStart", "and where its owner looks first"
-    assert "says why; it is stopped at" in owner("describe", "workloads")
+    which = "container mesh-proxy (registry.example/mesh:1: requests 100m cpu) is in no template"
+    told = wait_until(lambda: [each for each in _failures(owner, "meshed") if which in each], what="an event says why")
+    assert "the pod requests 200m cpu, its place in the reservation holds 100m" in told[0]
+    # Any reconciler answers, also one that follows.
+    wait_until(lambda: _last_column(owner, "meshed") == "WaitForStart", what="and where its owner looks first")
+    wait_until(lambda: "says why; it is stopped at" in owner("describe", "workloads"), what="and in detail")
 
 
 @pytest.mark.since("1.36")
@@ -130,6 +130,10 @@ def test_a_sidecar_that_the_configuration_names_is_reserved_with_the_pods(
         wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="the gang runs with its sidecars")
         millis = [s.count * s.price.requests["cpu"] for entry in entries(admin) for s in entry.pod_sets]
         assert millis == [400]
+
+
+def _last_column(owner: Kubectl, name: str) -> str:
+    return next((line.split()[-1] for line in owner("get", "workloads").splitlines() if name in line), "")
 
 
 def _failures(owner: Kubectl, name: str) -> list[str]:

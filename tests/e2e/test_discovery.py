@@ -10,7 +10,7 @@ from tests.e2e.conftest import AnyCluster
 from tests.e2e.controlplane import kinds
 from tests.e2e.controlplane.cluster import Cluster
 from tests.e2e.controlplane.install import Installation
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, wait_until
 from tests.unit.server.review.discovery import unclassified
 from webhook.jobs.kinds.registry import KINDS
 from webhook.server.review.resources_table import ResourcesTable
@@ -26,7 +26,8 @@ def served(cluster: AnyCluster, kubectl: Kubectl, tutti: Installation | None) ->
     if isinstance(cluster, Cluster):
         for project in kinds.PROJECTS:
             cluster.install_kinds(project)
-    return list(writable(kubectl))
+    # What is listed may be gone when it is looked at, such as a kind of another test.
+    return wait_until(lambda: list(writable(kubectl)), what="discovery is walked")
 
 
 def raw(kubectl: Kubectl, path: str) -> dict[str, Any]:

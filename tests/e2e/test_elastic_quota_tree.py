@@ -70,12 +70,20 @@ def leaves(cluster: AnyCluster, kubectl: Kubectl) -> Iterator[dict[str, Leaf]]:
     for namespace in namespaces.values():
         gated = f"{namespace} is gated"
         wait_until(lambda n=namespace: names.GATED_NAMESPACE in labels(kubectl, n), what=gated)
+        # The API server has read the label a moment later than it is stored.
+        wait_until(lambda n=namespace: held_there(kubectl.in_namespace(n)), what=f"jobs of {namespace} are held")
     yield made
     for namespace in namespaces.values():
         kubectl.delete("namespace", namespace)
     system = kubectl.in_namespace("kube-system")
     # A tree that holds gangs is not let go.
-    wait_until(lambda: system.delete("elasticquotatree", "elasticquotatree"), what="the tree holds no job any more")
+    wait_until(lambda: system.delete("elasticquotatree", "elasticquotatree"), 120, "the tree holds no job any more")
+
+
+def held_there(admin: Kubectl) -> bool:
+    """Whether a job without any label would be stored suspended."""
+    probe = ("--dry-run=server", "--output=jsonpath={.spec.suspend}")
+    return admin.create(job("probe", 1, pod_template()), *probe) == "true"
 
 
 def labels(kubectl: Kubectl, namespace: str) -> dict[str, str]:
@@ -108,7 +116,7 @@ def test_siblings_borrow_from_each_other_up_to_their_maximum_and_each_level_take
     serving.submit("serve", 4)
     wait_until(lambda: serving.runs("serve", 4), what="an upper node takes its minimum back")
     assert not vision.owner.items("pods"), "the borrower was stopped whole"
-    evicted = told(vision.owner, "large", "Evicted")[-1]
+    evicted = wait_until(lambda: told(vision.owner, "large", "Evicted"), what="its owner is told")[-1]
     assert "Preempted" in evicted
     vision.submit("half", 4)
     wait_until(lambda: vision.runs("half", 4), what="a team uses all of its parent's minimum")
@@ -136,12 +144,13 @@ def test_every_node_of_the_tree_is_a_queue_where_kube_queues_users_look(
     shown = {line.split()[0].rpartition("-")[0]: line.split() for line in lines[1:]}
     inner = ["root", "root-research"]
     assert sorted(shown) == sorted([*inner, "root-research-speech", "root-research-vision", "root-serving"])
-    detail = next(
-        item
-        for item in kubectl.in_namespace("kube-queue").items("queues")
-        if item["metadata"]["name"] == shown["root-research-speech"][0]
-    )
-    status = detail["status"]
-    assert (status["reserving"], status["pending"], status["usage"][GPU]) == (1, 1, "2")
+
+    def counted() -> tuple[int, int, str]:
+        queues = {each["metadata"]["name"]: each for each in kubectl.in_namespace("kube-queue").items("queues")}
+        status = queues[shown["root-research-speech"][0]]["status"]
+        return status["reserving"], status["pending"], status["usage"][GPU]
+
+    # Any reconciler answers, also one that follows.
+    wait_until(lambda: counted() == (1, 1, "2"), what="its numbers are shown")
     stored = kubectl.in_namespace("kube-system").get("elasticquotatree", "elasticquotatree")
     assert stored["spec"]["root"]["children"][0]["children"][1]["max"][GPU] == 6

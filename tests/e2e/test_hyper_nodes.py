@@ -102,9 +102,11 @@ def test_a_volcano_job_runs_in_the_narrowest_hyper_node_that_holds_it_and_waits_
     wait_until(lambda: nodes_of(owner, "four") == [*right[:1] * 2, *right[1:] * 2], 6 * SECONDS, "16 GPUs are right")
     assert asked(owner, "four") == right
     submit(admin, near("wide", 4, 1))
-    wait_until(lambda: told(owner, "wide", "Queued"), SECONDS, "one for which neither half has room is told why")
-    (said,) = told(owner, "wide", "Queued")[:1]
-    assert "TopologyPlacementFailed" in said
+
+    def why() -> list[str]:
+        return [said for said in told(owner, "wide", "Queued") if "TopologyPlacementFailed" in said]
+
+    said = wait_until(why, 3 * SECONDS, "one for which neither half has room is told why")[0]
     assert "within one topology.volcano.sh/tier-1" in said
     submit(admin, near("two", 2, 2))
     wait_until(lambda: len(nodes_of(owner, "two")) == 2, 3 * SECONDS, "one that may be anywhere starts on the left")
