@@ -124,8 +124,8 @@ def test_a_new_gang_waits_for_what_was_adopted(adopted: Busy) -> None:
     stays(lambda: all(owner.get("job", name)["spec"]["suspend"] for name in waiting), 2, "adopted gangs fill the queue")
     set_gpus(admin, 9)
     wait_until(lambda: len(owner.pods("job-name=new", "Running")) == 2, what="it starts when there is room")
-    assert len(owner.pods("job-name=asleep", "Running")) == 1, "what waited before Tutti came had its turn first"
-    assert reserved(admin) == 9
+    assert reserved(admin) == 9, "what waited before Tutti came had its turn first"
+    wait_until(lambda: len(owner.pods("job-name=asleep", "Running")) == 1, what="and it runs")
 
 
 def test_an_adopted_gang_keeps_to_the_rules_of_a_running_one(adopted: Busy) -> None:

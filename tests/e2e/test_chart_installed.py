@@ -30,7 +30,8 @@ def test_the_chart_is_installed_upgraded_and_removed_and_leaves_the_queues(tmp_p
     assert root.get("deployment", "tutti-webhook")["spec"]["replicas"] == 2
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "kept"}}
     root("delete", "validatingwebhookconfiguration", "tutti")
-    root.apply(flavor)
+    # The API server learns a moment later that the kind is there, and that nobody judges it any more.
+    wait_until(lambda: root.apply(flavor), what="the chart's kinds are served")
     changed = ["--set", "webhook.replicas=3", "--set", "config.log_level=warning", "--set", "monitoring=false"]
     run(helm, "upgrade", "tutti", folder, "--namespace", "default", *changed, kubeconfig=config)
     assert root.get("deployment", "tutti-webhook")["spec"]["replicas"] == 3

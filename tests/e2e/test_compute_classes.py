@@ -53,4 +53,4 @@ def test_what_the_platform_would_correct_is_a_warning(owner: Kubectl, admin: Kub
 def test_a_gang_without_the_label_hears_nothing_of_classes(owner: Kubectl, admin: Kubectl) -> None:
     give_queue(admin, 4)
     owner.create(job("plain", 2, pod_template(), QUEUE))
-    assert owner.warnings == ""
+    assert "class" not in owner.warnings

@@ -9,7 +9,7 @@ import yaml
 
 from tests.e2e.configuring import configured
 from tests.e2e.controlplane.install import Installation
-from tests.e2e.facts import partly_created, told, uid_of
+from tests.e2e.facts import CREATION_SECONDS, partly_created, told, uid_of
 from tests.e2e.kubectl import Kubectl, stays, wait_until
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import cluster_queue_of, entries
@@ -79,11 +79,11 @@ def test_three_teams_converge_to_equal_shares_and_to_weighted_ones_by_stopping_w
 ) -> None:
     with Watch(owner) as watch:
         submit(owner, "red", 6)
-        wait_until(lambda: running(owner) == (12, 0, 0), what="the first team may have all that is idle")
+        wait_until(lambda: running(owner) == (12, 0, 0), 60, what="the first team may have all that is idle")
         submit(owner, "green", 6)
-        wait_until(lambda: running(owner) == (6, 6, 0), what="the second gets half")
+        wait_until(lambda: running(owner) == (6, 6, 0), 60, what="the second gets half")
         submit(owner, "blue", 6)
-        wait_until(lambda: running(owner) == shares(admin) == (4, 4, 4), what="the third gets a third")
+        wait_until(lambda: running(owner) == shares(admin) == (4, 4, 4), 60, what="the third gets a third")
         stays(lambda: shares(admin) == (4, 4, 4), 2, "nobody is stopped for nothing")
         evicted = [line for number in range(6) for line in told(owner, f"red-{number}", "Evicted")]
         assert len(evicted) >= 4
@@ -91,13 +91,13 @@ def test_three_teams_converge_to_equal_shares_and_to_weighted_ones_by_stopping_w
 
         admin.apply(in_cohort(admin, "blue", 0, weight=4))
         wait_until(
-            lambda: running(owner) == shares(admin) == (2, 2, 8), what="four times the weight, four times as much"
+            lambda: running(owner) == shares(admin) == (2, 2, 8), 90, what="four times the weight, four times as much"
         )
         stays(lambda: shares(admin) == (2, 2, 8), 2, "it stays so")
 
         watch.settle()
         sizes = {uid_of(owner, "job", f"{team}-{number}"): GANG for team in TEAMS for number in range(6)}
-        assert max(partly_created(watch, sizes).values()) < 4
+        assert max(partly_created(watch, sizes).values()) < CREATION_SECONDS
         for _, pods in watch.live():
             assert sum(1 for pod in pods.values() if pod["status"].get("phase") != "Succeeded") <= GPUS
 
