@@ -228,7 +228,11 @@ def member(cluster: AnyCluster, kubectl: Kubectl, namespace: str, user: str) -> 
         binding = {"kind": "RoleBinding", "metadata": {"name": f"{user}-{suffix}"}}
         objects.append(head | binding | {"roleRef": reference, "subjects": [subject]})
     kubectl.in_namespace(namespace).set_up(*objects)
-    return Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig_for_user(user), namespace)
+    made = Kubectl(cluster.binaries["kubectl"], cluster.kubeconfig_for_user(user), namespace)
+    # The API server learns of each role and each binding by a watch of its own.
+    rights = (("jobs", "batch"), ("sweeps", "example.com"))
+    wait_until(lambda: all(made.may("create", *right) for right in rights), what=f"rights of {user}")
+    return made
 
 
 @pytest.fixture

@@ -91,6 +91,14 @@ class Direct:
         path = f"{self._of_kind(item).path(namespace)}?dryRun=All"
         return self._asked("POST", path, json.dumps(item)).warnings
 
+    def may(self, verb: str, resource: str, group: str, namespace: str) -> bool:
+        """Return whether RBAC lets the user do that; raises Refused or NotPlain."""
+        asked = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
+        head = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        review = json.dumps(head | {"spec": {"resourceAttributes": asked}})
+        answer = self._asked("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+        return bool(json.loads(answer.text)["status"]["allowed"])
+
     def delete(self, kind: str, namespace: str, name: str) -> None:
         """Delete an object that may be gone; raises Refused or NotPlain."""
         try:

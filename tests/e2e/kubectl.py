@@ -130,6 +130,13 @@ class Kubectl:
             return error.stderr
         raise AssertionError(f"kubectl {' '.join(arguments)} succeeded but must be refused:\n{printed}")
 
+    def may(self, verb: str, resource: str, group: str) -> bool:
+        """Return what :meth:`can` does, by a shorter way."""
+        try:
+            return self._direct.may(verb, resource, group, self.namespace)
+        except (Refused, NotPlain):
+            return self.can(verb, f"{resource}.{group}")
+
     def can(self, verb: str, resource: str) -> bool:
         """Whether RBAC lets this user do that here."""
         try:
