@@ -8,7 +8,7 @@ from tests.e2e.kubectl import Kubectl
 from tests.e2e.watching import Watch
 from webhook.core.notation import names
 
-CREATION_SECONDS: Final = 4.0
+CREATION_SECONDS: Final = 8.0
 """More than a controller needs to create or remove the pods of a small gang on a busy machine, and far less than any
 time-out of Tutti's."""
 

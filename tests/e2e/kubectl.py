@@ -146,7 +146,7 @@ class Kubectl:
 
 
 def wait_until(
-    predicate: Callable[[], Found], timeout_seconds: float = 30, what: str = "", poll_seconds: float = 0.2
+    predicate: Callable[[], Found], timeout_seconds: float = 60, what: str = "", poll_seconds: float = 0.2
 ) -> Found:
     """Return the first true value of ``predicate``; an assertion that fails inside it means "not yet".
 

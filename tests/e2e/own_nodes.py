@@ -9,7 +9,7 @@ from tests.e2e.objects import pod, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
-SECONDS: Final = 10
+SECONDS: Final = 30
 ROW: Final = "example.com/row"
 """Label of nodes: half of them are in each row."""
 BLOCK: Final = "example.com/block"

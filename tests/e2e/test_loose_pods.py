@@ -64,7 +64,7 @@ def test_room_of_pods_that_ended_is_free_to_gangs_and_loose_pods_while_their_gan
     """Also once the ledger was written for others."""
     give_queue(admin, 8)
     admin.apply(resource_quota("wall", pods="3"))
-    gang = jobset("gang", 2, pod_template(runtime="5s"), QUEUE)
+    gang = jobset("gang", 2, pod_template(runtime="10s"), QUEUE)
     (short,) = gang["spec"]["replicatedJobs"]
     long = json.loads(json.dumps(short)) | {"name": "long"}
     long["template"]["spec"] |= {"parallelism": 1, "completions": 1, "template": pod_template()}

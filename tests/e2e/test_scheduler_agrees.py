@@ -212,10 +212,10 @@ def worlds(admin: Kubectl) -> Iterator[dict[str, World]]:
     create(admin, [runtime_class()])
     others = [each for world in made for each in world.others]
     create(admin, others)
-    wait_until(lambda: len(admin.pods(phase="Running")) == len(others), 60, "what was there before runs")
+    wait_until(lambda: len(admin.pods(phase="Running")) == len(others), 180, "what was there before runs")
     daemons = [each for world in made for each in world.daemons]
     create(admin.in_namespace(DAEMONS), daemons)
-    wait_until(lambda: all_have_pods(admin, len(daemons)), 60, "the pods of DaemonSets are made, if not bound")
+    wait_until(lambda: all_have_pods(admin, len(daemons)), 180, "the pods of DaemonSets are made, if not bound")
     yield {world.name: world for world in made}
     admin("delete", "daemonset", "-n", DAEMONS, "-l", f"worlds={admin.namespace}", "--wait=false")
     admin("delete", "--raw", f"/api/v1/nodes?labelSelector=worlds%3D{admin.namespace}")
@@ -271,8 +271,9 @@ def test_what_is_started_is_bound_whole_and_what_fits_no_nodes_could_not_be(
     admin: Kubectl, owner: Kubectl, worlds: dict[str, World]
 ) -> None:
     create(owner, [world.gang for world in worlds.values()])
-    wait_until(lambda: decisions(owner).keys() == worlds.keys(), 60, "all are decided about")
-    found = decisions(owner)
+    found = wait_until(
+        lambda: (seen := decisions(owner)).keys() == worlds.keys() and seen, 180, "all are decided about"
+    )
     started = [worlds[name] for name, fits in found.items() if fits]
     equal = [worlds[name] for name, fits in found.items() if not fits and "main" in worlds[name].templates]
     assert started, "no world lets a gang start"
@@ -283,9 +284,9 @@ def test_what_is_started_is_bound_whole_and_what_fits_no_nodes_could_not_be(
         wanted = {world.name: sum(count for _, count in world.templates.values()) for world in started}
         return [world.name for world in started if len(gang_pods(pods, world)) != wanted[world.name]]
 
-    wait_until(lambda: not not_whole(), 60, "what was started is bound whole")
+    wait_until(lambda: not not_whole(), 180, "what was started is bound whole")
     create(owner, [each for world in equal for each in world.loose])
-    wait_until(lambda: all(tried(each) for each in owner.items("pods", "loose")), 60, "the scheduler has tried")
+    wait_until(lambda: all(tried(each) for each in owner.items("pods", "loose")), 180, "the scheduler has tried")
     bound = owner.items("pods", "loose")
     for world in equal:
         of_world = pods_of(bound, "loose", world.name)

@@ -101,7 +101,7 @@ def test_what_one_sees_is_as_the_page_of_the_fleet_prints_it(
     state, describe, jobs, pods, whole = (command.replace("$MEMBER", placed) for command in blocks[1])
     assert f"Result: {{{placed}:0,[{{master 1}} {{worker 2}}]}}" in world.shell(describe)
     assert "ScheduleBindingSucceed" in world.shell(describe)
-    wait_until(lambda: shows(world, JOB, "Running"), 20, what="the hub shows that it runs")
+    wait_until(lambda: shows(world, JOB, "Running"), 60, what="the hub shows that it runs")
     head, row = table(world.shell(state))
     assert head == ["NAME", "STATE", "AGE"]
     assert row[:2] == [JOB, "Running"]
@@ -122,12 +122,12 @@ def test_one_that_fails_in_its_member_runs_in_the_other_and_its_end_is_shown_in_
     (other,) = set(MEMBERS) - {placed}
     tolerated = POLICY["spec"]["failover"]["application"]["decisionConditions"]["tolerationSeconds"]
     end(world, placed, JOB, "Failed")
-    wait_until(lambda: running(world) == [other], tolerated + 30, what="it runs in the other member")
+    wait_until(lambda: running(world) == [other], tolerated + 90, what="it runs in the other member")
     assert not shows(world, JOB, "Failed")
     end(world, other, JOB, "Succeeded")
-    wait_until(lambda: shows(world, JOB, "Succeeded"), 30, what="the hub shows its end")
+    wait_until(lambda: shows(world, JOB, "Succeeded"), 60, what="the hub shows its end")
     for kubectl in world.members.values():
-        wait_until(lambda kubectl=kubectl: not default(kubectl).items("pytorchjobs"), 30, what="no copy is left")
+        wait_until(lambda kubectl=kubectl: not default(kubectl).items("pytorchjobs"), 60, what="no copy is left")
 
 
 KINDS: Final = {
@@ -196,7 +196,7 @@ def test_with_a_queue_of_the_hub_one_job_runs_after_another_those_of_higher_prio
     hub = default(world.hub)
     for command in blocks[2]:
         world.shell(command)
-    first, *rest = table(world.shell("kubectl get queue -n kube-queue"))
+    first, *rest = wait_until(lambda: table(world.shell("kubectl get queue -n kube-queue")), what="the queues")
     assert first[0] == "NAME"
     assert [name.startswith(("root-child-2-", "root-")) for (name, *_) in rest] == [True, True]
     (member,) = wait_until(lambda: running(world), 90, what="the first runs")

@@ -1,6 +1,8 @@
 """Gangs that are stopped: by the start time-out, by their owner, by what their operator leaves running."""
 
+import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -9,7 +11,7 @@ from tests.e2e.configuring import configured
 from tests.e2e.controlplane.install import Installation
 from tests.e2e.facts import annotation, told
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
-from tests.e2e.objects import CONTAINER_SECURITY, GPU, job, jobset, pod_template, pytorchjob, resource_quota
+from tests.e2e.objects import CONTAINER_SECURITY, GPU, job, jobset, pod, pod_template, pytorchjob, resource_quota
 from tests.e2e.queues import QUEUE, give_queue, reservations, reserved, set_gpus
 from tests.e2e.watching import Watch
 from webhook.core.notation import names
@@ -17,7 +19,7 @@ from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 
 pytestmark = pytest.mark.needs("deployment/tutti-reconciler")
 
-QUICK: Final = {"timeout_seconds": 6, "recovery_seconds": 4, "backoff_seconds": 2, "backoff_max_seconds": 4}
+QUICK: Final = {"timeout_seconds": 10, "recovery_seconds": 4, "backoff_seconds": 2, "backoff_max_seconds": 4}
 """How soon a gang that lacks its quorum is stopped, and how long it then rests, while these tests run."""
 SMALL: Final = {
     "apiVersion": "v1",
@@ -56,7 +58,7 @@ def suspended(owner: Kubectl, name: str, kind: str = "job") -> bool:
 
 def running(owner: Kubectl, name: str, pods: int) -> None:
     """Wait until so many pods of a Job run."""
-    wait_until(lambda: len(owner.pods(f"job-name={name}", "Running")) == pods, 40, f"{pods} pods of {name} run")
+    wait_until(lambda: len(owner.pods(f"job-name={name}", "Running")) == pods, 60, f"{pods} pods of {name} run")
 
 
 # -- pods that are refused --------------------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ def test_a_gang_whose_pods_pod_security_refuses_gives_way_and_returns_with_back_
     assert suspended(owner, "refused")
     assert list(reservations(admin)) == ["next"]
     evicted = told(owner, "refused", "Evicted")[-1]
-    assert "PodsReadyTimeout: only 0 of the 4 pods it needs ran within 6 s after its admission" in evicted
+    assert "PodsReadyTimeout: only 0 of the 4 pods it needs ran within 10 s after its admission" in evicted
     requeue = annotation(owner, "job", "refused", names.REQUEUE)
     assert (requeue["reason"], requeue["attempts"]) == ("PodsReadyTimeout", 1)
     owner.delete("job", "next")
@@ -130,6 +132,9 @@ def test_a_gang_whose_pods_a_later_limit_range_refuses_is_stopped_whole_and_give
     owner.apply(replacing(refused))
     wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
     admin.apply(SMALL)
+    large = json.dumps(pod("large", pod_template(gpus=2)))
+    by_range = partial(owner.refused, "create", "--dry-run=server", "-f", "-", stdin=large)
+    wait_until(lambda: "maximum nvidia.com/gpu usage" in by_range(), what="it is in force")
     owner.delete("pod", "refused-worker-0")
     owner.apply(job("next", 4, pod_template(), QUEUE))
     running(owner, "next", 4)
@@ -174,7 +179,8 @@ def test_a_pytorchjob_that_succeeded_holds_its_quota_until_its_workers_are_gone(
     owner.apply(job("next", 3, pod_template(), QUEUE))
     assert len(owner.pods(phase="Running")) == 2, "two workers run on"
     stays(lambda: suspended(owner, "next") and list(reservations(admin)) == ["first"], 3, "they hold the quota")
-    assert f"held by {owner.namespace}/first" in told(owner, "next", "Queued")[-1]
+    held = f"held by {owner.namespace}/first"
+    wait_until(lambda: any(held in said for said in told(owner, "next", "Queued")), what="its owner is told so")
     owner.delete("pod", *(item["metadata"]["name"] for item in owner.pods(phase="Running")))
     running(owner, "next", 3)
     assert list(reservations(admin)) == ["next"]

@@ -48,13 +48,13 @@ def test_a_tfjob_waits_whole_starts_whole_and_returns_its_quota_when_its_chief_e
     train = tfjob("train", 2, pod_template(container="tensorflow"), QUEUE, cleanPodPolicy="All")
     replicas = train["spec"]["tfReplicaSpecs"]
     replicas["PS"] = replicas["Worker"] | {"replicas": 1}
-    replicas["Chief"] = replicas["Chief"] | {"template": pod_template(container="tensorflow", runtime="4s")}
+    replicas["Chief"] = replicas["Chief"] | {"template": pod_template(container="tensorflow", runtime="12s")}
     with Watch(owner) as watch:
         owner.apply(train)
         assert suspended(owner, "tfjob", "train")
         why = wait_until(lambda: told(owner, "train", "Queued"), what="it says why it waits")[-1]
         assert "asks for 4 nvidia.com/gpu" in why
-        waiting = workload_of(owner, "tfjob", "train")
+        waiting = wait_until(lambda: workload_of(owner, "tfjob", "train"), what="it is shown")
         assert {s["name"]: s["count"] for s in waiting["spec"]["podSets"]} == {"chief": 1, "ps": 1, "worker": 2}
         assert watch.changes == []
         set_gpus(admin, 4)
@@ -101,7 +101,7 @@ def test_an_mpijob_waits_whole_starts_whole_stops_whole_and_ends_with_its_launch
         assert suspended(owner, "mpijob", "train")
         why = wait_until(lambda: told(owner, "train", "Queued"), what="it says why it waits")[-1]
         assert "asks for 2 nvidia.com/gpu" in why
-        waiting = workload_of(owner, "mpijob", "train")
+        waiting = wait_until(lambda: workload_of(owner, "mpijob", "train"), what="it is shown")
         assert {s["name"]: s["count"] for s in waiting["spec"]["podSets"]} == {"launcher": 1, "worker": 2}
         assert waiting["metadata"]["ownerReferences"][0]["apiVersion"] == owner.get("mpijob", "train")["apiVersion"]
         assert watch.changes == []

@@ -38,7 +38,7 @@ def outage(breakable: Installation, team: Team) -> Iterator[Team]:
     """A team with a gang that runs, one that ends soon and one that waits, after both webhook replicas were killed."""
     give_queue(team.admin, 3)
     team.owner.create(job("steady", 2, pod_template(), QUEUE))
-    team.owner.create(job("brief", 1, pod_template(runtime="4s"), QUEUE))
+    team.owner.create(job("brief", 1, pod_template(runtime="8s"), QUEUE))
     runs(team.owner, "", 3)
     team.owner.create(job("waiting", 2, pod_template(), QUEUE))
     for replica in breakable.webhooks:
@@ -109,7 +109,7 @@ def test_replicas_are_replaced_one_by_one_under_load_without_a_refusal(breakable
     with Load(team.api, team.jobs, lambda n: job(f"job-{n}", 1, pod_template(), QUEUE), 0.01) as load:
         for replica in breakable.webhooks:
             time.sleep(1)
-            replica.component.stop(grace_seconds=4)
+            replica.component.stop(grace_seconds=8)
             replica.component.start()
             breakable.wait_ready()
             time.sleep(1.5)

@@ -155,7 +155,7 @@ class Cluster:
         path = self.directory / "users" / f"{user.replace('/', '_')}.kubeconfig"
         return kubeconfig.write(path, self.server, self.authority.pem, kubeconfig.with_certificate(leaf))
 
-    def kubeconfig_for_service_account(self, namespace: str, name: str, wait_seconds: float = 10) -> Path:
+    def kubeconfig_for_service_account(self, namespace: str, name: str, wait_seconds: float = 30) -> Path:
         """Write a kubeconfig with a token of a service account, which must exist or appear soon."""
         path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
         spec = {"spec": {"expirationSeconds": TOKEN_SECONDS}}
@@ -171,7 +171,7 @@ class Cluster:
         target = self.directory / "accounts" / f"{namespace}_{name}.kubeconfig"
         return kubeconfig.write(target, self.server, self.authority.pem, kubeconfig.with_token(token), namespace)
 
-    def wait_served(self, path: str, timeout_seconds: float = 30) -> None:
+    def wait_served(self, path: str, timeout_seconds: float = 60) -> None:
         """Wait until the API server serves a resource, such as a CRD's that was just created."""
         server = self.components["kube-apiserver"]
         wait_ready(server, f"{path} is served", lambda: self.api.answers(f"{path}?limit=1"), timeout_seconds)

@@ -107,7 +107,7 @@ class Component:
 
 
 def wait_ready(
-    component: Component, what: str, ready: Callable[[], bool], timeout_seconds: float = 30, poll_seconds: float = 0.05
+    component: Component, what: str, ready: Callable[[], bool], timeout_seconds: float = 60, poll_seconds: float = 0.05
 ) -> None:
     """Wait until ``ready()``; raises ComponentError when the component ends or the time is up."""
     deadline = time.monotonic() + timeout_seconds
