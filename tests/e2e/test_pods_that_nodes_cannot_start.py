@@ -36,6 +36,7 @@ def test_an_image_that_cannot_be_pulled_is_told_in_the_nodes_words_with_the_mome
         shown = wait_until(lambda: _of_starting(team), what="its workload says why it is not whole")
     finally:
         nodes.send(signal.SIGCONT)
+    # The statuses are written one after another: for a moment Tutti has seen one.
     assert f"2 cannot start: ImagePullBackOff: {WORDS}" in shown
     assert "it is stopped at 20" in shown, "the moment, as people write it"
     assert "unless 2 of its pods run by then" in shown
@@ -46,4 +47,4 @@ def test_an_image_that_cannot_be_pulled_is_told_in_the_nodes_words_with_the_mome
 def _of_starting(team: Team) -> str:
     conditions = [each for item in team.owner.items("workloads") for each in item["status"]["conditions"]]
     said = [str(each["message"]) for each in conditions if each["type"] == "PodsReady" and each["status"] == "False"]
-    return next((text for text in said if "cannot start" in text), "")
+    return next((text for text in said if "2 cannot start" in text), "")

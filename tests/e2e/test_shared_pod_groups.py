@@ -30,7 +30,8 @@ def running(owner: Kubectl) -> int:
 def why(owner: Kubectl, name: str) -> str:
     """Return why a job waits, as the read API says."""
     found = owner.items("workloads")
-    waiting = next(each for each in found if each["metadata"]["ownerReferences"][0]["name"] == name)
+    waiting = next((each for each in found if each["metadata"]["ownerReferences"][0]["name"] == name), None)
+    assert waiting is not None, f"{name} is not shown yet"
     return f"{waiting['status'].get('reason', {}).get('code')}: {reserved_message(waiting)}"
 
 
