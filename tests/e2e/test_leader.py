@@ -224,6 +224,8 @@ def test_what_runs_in_queues_that_vanished_while_tutti_was_down_stays_charged_wh
     admin.in_namespace(NAMESPACE).apply(policy | {"data": {"volcano": entry}})
     labels = partial(admin.get, "namespace", f"{name}-leaf")
     wait_until(lambda: names.GATED_NAMESPACE in labels()["metadata"]["labels"], what="the leaf is gated")
+    probe = job("probe", 1, pod_template())
+    wait_until(lambda: '"suspend": true' in leaf.create(probe, "--dry-run=server", "-o", "json"), what="label seen")
     owner.create(job("old", 2, pod_template(), "gone"))
     owner.create(job("volcano", 2, pod_template(), f"{name}-volcano"))
     owner.create(job("below", 2, pod_template(), "below"))
@@ -232,7 +234,7 @@ def test_what_runs_in_queues_that_vanished_while_tutti_was_down_stays_charged_wh
     for replica in breakable.replicas:
         replica.component.kill()
     admin("delete", "validatingwebhookconfiguration", "tutti")
-    admin.delete("clusterqueue", f"{name}-gone")
+    wait_until(lambda: admin.delete("clusterqueue", f"{name}-gone"), what="the API server has seen that")
     admin.delete("cohort", f"{name}-between")
     admin.in_namespace(NAMESPACE).delete("configmap", "tutti-policy")
     system.delete("elasticquotatree", "elasticquotatree")
@@ -245,7 +247,7 @@ def test_what_runs_in_queues_that_vanished_while_tutti_was_down_stays_charged_wh
     waits = wait_until(lambda: told(owner, "new", "Queued"), what="the other queue's job is told why it waits")[-1]
     assert f"{name}/old" in waits
     shown = wait_until(lambda: queues_shown(admin), what="the API server has found the read API again")
-    leaves = queues_shown(admin.in_namespace(QUEUE_NAMESPACE), QUEUE_NAMESPACE)
+    leaves = wait_until(lambda: queues_shown(admin.in_namespace(QUEUE_NAMESPACE), QUEUE_NAMESPACE), what="leaves")
     for queue in (f"{name}-gone", f"{name}-volcano"):
         assert shown[f"(deleted) {queue}"]["status"]["usage"][GPU] == "2"
     assert leaves["(deleted) root/leaf"]["status"]["usage"][GPU] == "2"
@@ -254,10 +256,13 @@ def test_what_runs_in_queues_that_vanished_while_tutti_was_down_stays_charged_wh
     wait_until(lambda: len(owner.pods("job-name=new", "Running")) == 2, 60, "it starts when that is gone")
     owner.delete("job", "volcano", "below")
     leaf.delete("job", "leaf")
-    wait_until(
-        lambda: not any(each.startswith("(deleted)") for each in queues_shown(admin)), 60, "and are shown no more"
-    )
+    wait_until(lambda: none_deleted(queues_shown(admin)), 60, "and are shown no more")
     admin.delete("namespace", f"{name}-leaf")
+
+
+def none_deleted(shown: dict[str, Any]) -> bool:
+    """Return whether queues are shown, and none that was deleted."""
+    return bool(shown) and not any(each.startswith("(deleted)") for each in shown)
 
 
 def give_between(admin: Kubectl) -> None:

@@ -49,7 +49,9 @@ def root(alone: Cluster) -> Kubectl:
     """Its administrator, after the manifests were applied without a warning."""
     kubectl = Kubectl(alone.binaries["kubectl"], alone.kubeconfig)
     install(kubectl, "loopback")
-    wait_until(lambda: sent(kubectl, job("probe", queue=QUEUE)), what="registrations in force")
+    wait_until(lambda: sent(kubectl, job("probe", queue=QUEUE)), what="the mutating registration in force")
+    member = pod("probe", labels={"tutti.dev/gang": "0b5e6f1c"})
+    wait_until(lambda: sent(kubectl, member), what="the validating registration in force")
     return kubectl
 
 
@@ -304,17 +306,22 @@ def twin(root: Kubectl) -> Kubectl:
     """The administrator of a cluster whose registrations are gone, with the policies in force."""
     root("delete", *REGISTRATIONS)
     install(root, policies.overlay().name)
-    wait_until(lambda: in_force(root), what="policies in force")
+    wait_until(lambda: all(in_force(root, make) for make in (job, jobset, pytorchjob)), what="policies that mark")
+    # Those that refuse come into force apart from these.
+    forged = json.dumps(jobset("probe", labels={"tutti.dev/gang": "0b5e6f1c"}))
+    refused = ("create", "--dry-run=server", "-f", "-")
+    wait_until(lambda: "written only by Tutti" in root.refused(*refused, stdin=forged), what="policies that refuse")
     for policy in root.items("validatingadmissionpolicies"):
         assert "typeChecking" not in policy.get("status", {}) or not policy["status"]["typeChecking"]
     return root
 
 
-def in_force(kubectl: Kubectl) -> bool:
+def in_force(kubectl: Kubectl, make: Any) -> bool:
     """Return whether a queued job that is to run at once is stored suspended, or refused where nothing suspends it."""
-    running = job("probe", queue=QUEUE)
+    running = make("probe", queue=QUEUE)
     if policies.suspending():
-        return born(kubectl, running)["spec"].get("suspend") is True
+        spec = born(kubectl, running)["spec"]
+        return spec.get("runPolicy", spec).get("suspend") is True
     return "is created suspended" in kubectl.refused("create", "--dry-run=server", "-f", "-", stdin=json.dumps(running))
 
 

@@ -15,7 +15,6 @@ from tests.e2e.controlplane.install import NAMESPACE
 from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from tests.e2e.objects import GPU, job, pod_template
 from tests.e2e.queues import QUEUE, cluster_queue_of, give_queue, reservations
-from webhook.core.notation import names
 from webhook.dialects.registry import COMPILED
 
 pytestmark = pytest.mark.usefixtures("tutti")
@@ -158,7 +157,7 @@ def test_what_holds_a_gang_says_who_and_what_to_do_and_goes_once_that_is_done(
 def _kept(case: Case, owner: Kubectl, admin: Kubectl) -> None:
     namespace, name = admin.namespace, case.name.format(admin.namespace)
     owner.apply(job("train", 2, pod_template(), "used"))
-    wait_until(lambda: "train" in reservations(admin), what="it is admitted")
+    _runs(owner, 2)
     for how in ((), ("--cascade=foreground",), ("--grace-period=0", "--force"), ("--dry-run=server",)):
         refused = admin.refused("delete", case.kind, name, "--wait=false", *how)
         assert f"{case.called.format(namespace)} holds a gang ({namespace}/train): wait until it has ended" in refused
@@ -168,6 +167,11 @@ def _kept(case: Case, owner: Kubectl, admin: Kubectl) -> None:
     wait_until(lambda: admin.delete(case.kind, name), what="it may go")
     gone = partial(admin, "get", case.kind, name, "--ignore-not-found")
     wait_until(lambda: not gone(), what="and is gone")
+
+
+def _runs(owner: Kubectl, pods: int) -> None:
+    """Wait until the job runs. Webhooks, which keep its policy, read what is reserved a moment after it is stored."""
+    wait_until(lambda: len(owner.pods("job-name=train", "Running")) == pods, what="it runs")
 
 
 def _sweep(admin: Kubectl) -> None:
@@ -193,11 +197,10 @@ def test_a_tree_and_each_of_its_leaves_say_who_runs_there(
 
     system.apply(tree("leaf", "leaf-idle"))
     try:
-        wait_until(
-            lambda: names.GATED_NAMESPACE in kubectl.get("namespace", namespace)["metadata"]["labels"], what="gated"
-        )
+        probe = job("probe", 1, pod_template(gpus=0))
+        wait_until(lambda: '"suspend": true' in owner.create(probe, "--dry-run=server", "-o", "json"), what="gated")
         owner.apply(job("train", 2, pod_template()))
-        wait_until(lambda: "train" in reservations(admin), what="it is admitted")
+        _runs(owner, 2)
         held = f"holds a gang ({namespace}/train): wait until it has ended, or delete it"
         assert f"ElasticQuotaTree kube-system/{TREE[1]} {held}" in system.refused("delete", *TREE, "--wait=false")
         for without in (tree("leaf-idle"), tree()):
@@ -237,7 +240,7 @@ def _volcano_kept(owner: Kubectl, admin: Kubectl, name: str, as_object: bool) ->
     probe = job("probe", 1, pod_template(), name)
     wait_until(lambda: admin.create(probe, "--dry-run=server") and not admin.warnings, 60, "the queue is known")
     owner.apply(job("train", 4, pod_template(), name))
-    wait_until(lambda: "train" in reservations(admin), what="it is admitted")
+    _runs(owner, 4)
     refused = system.refused("delete", *deleted, "--wait=false")
     assert f"Queue {name} holds a gang ({admin.namespace}/train): wait until it has ended, or delete it; or " in refused
     assert "close it first, so that nothing new starts" in refused

@@ -91,10 +91,12 @@ def test_with_the_glass_broken_jobs_run_at_once_and_are_counted_and_the_next_wai
     assert waits(squad, "patient")
 
     tutti_of_its_own.apply_manifests()
-    assert "failed calling webhook" in owner.refused("label", "job", "patient", "x=y")
+    untrusted = ("label", "job", "patient", "x=y", "--dry-run=server")
+    wait_until(lambda: "failed calling webhook" in owner.refused(*untrusted), what="they are registered again")
     tutti_of_its_own.announce_authority()
     wait_until(lambda: owner("label", "job", "patient", "--overwrite", "x=y"), what="the webhook is trusted again")
-    owner.create(job("late", 1, pod_template(), QUEUE))
+    # Each registration is learnt for itself: the one that suspends, and the one that looks at what is changed.
+    wait_until(lambda: owner.create(job("late", 1, pod_template(), QUEUE)), what="jobs are taken again")
     assert waits(squad, "late")
     assert len(runs(squad, "urgent")) == 2
     owner("delete", "job", "running", "urgent")

@@ -7,9 +7,9 @@ import pytest
 
 from tests.e2e.conftest import AnyCluster, member
 from tests.e2e.controlplane.install import ROOT
-from tests.e2e.facts import partly_created, told, uid_of
+from tests.e2e.facts import CREATION_SECONDS, partly_created, told, uid_of
 from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
-from tests.e2e.objects import jobset, pod_template
+from tests.e2e.objects import job, jobset, pod_template
 from tests.e2e.queues import reservations
 from tests.e2e.shell import Shell
 from tests.e2e.watching import Watch
@@ -27,7 +27,8 @@ def team(kubectl: Kubectl, cluster: AnyCluster) -> Iterator[Kubectl]:
     """The walkthrough's user in the namespace default, once its ElasticQuotaTree is in force."""
     Shell(kubectl)(f"kubectl apply -f {EXAMPLE}/elasticquotatree.yaml")
     user = member(cluster, kubectl, "default", "default-owner")
-    wait_until(lambda: names.GATED_NAMESPACE in labels(kubectl), what="the namespace is gated")
+    probe = job("probe", 1, pod_template())
+    wait_until(lambda: '"suspend": true' in user.create(probe, "--dry-run=server", "-o", "json"), what="it is gated")
     yield user
     user.delete("pytorchjob", "--all")
     user.delete("jobset", "--all")
@@ -66,16 +67,16 @@ def test_of_two_pytorchjobs_the_second_starts_only_after_the_first_has_ended(tea
         reason = wait_until(lambda: told(team, "pytorch-test-2", "Queued"), what="the second says why it waits")[-1]
         assert "asks for 1 job; queue root/child-2 has 1, 1 used" in reason
         assert "default/pytorch-test (1)" in reason
-        wait_until(lambda: team.pods(f"{JOB}=pytorch-test-2"), timeout_seconds=40, what="the second starts")
+        wait_until(lambda: team.pods(f"{JOB}=pytorch-test-2"), timeout_seconds=60, what="the second starts")
         assert condition(team.get("pytorchjob", "pytorch-test"), "Succeeded") == "True"
         second = uid_of(team, "pytorchjob", "pytorch-test-2")
         succeeded = "the second succeeds"
-        wait_until(lambda: condition(team.get("pytorchjob", "pytorch-test-2"), "Succeeded") == "True", 40, succeeded)
+        wait_until(lambda: condition(team.get("pytorchjob", "pytorch-test-2"), "Succeeded") == "True", 60, succeeded)
         for _, pods in watch.live():
             jobs = {pod["metadata"]["labels"][JOB] for pod in pods.values() if running(pod)}
             assert len(jobs) <= 1, "one job at a time"
         watch.settle()
-        assert partly_created(watch, {second: 3})[second] < 2
+        assert partly_created(watch, {second: 3})[second] < CREATION_SECONDS
 
 
 def test_the_queues_of_the_tree_are_listed_where_kube_queue_lists_them(kubectl: Kubectl, team: Kubectl) -> None:

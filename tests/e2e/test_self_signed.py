@@ -16,7 +16,7 @@ from certs.store import AUTHORITIES_FILE
 from tests.e2e.conftest import Team, create_namespace, member
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.controlplane.install import NAMESPACE, SELF_SIGNED_OVERLAY, Installation
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, wait_until
 from tests.e2e.load import api_of
 from tests.e2e.objects import job, pod_template
 from tests.e2e.queues import QUEUE, give_queue
@@ -188,5 +188,5 @@ def test_after_the_glass_was_broken_a_run_announces_the_authority_to_the_new_reg
     assert announced_bundle(team.admin) == b""
     secrets.run()
     assert announced_bundle(team.admin) == kept.bundle_pem
-    team.owner.create(job("after", 1, pod_template(), QUEUE))
+    wait_until(lambda: team.owner.create(job("after", 1, pod_template(), QUEUE)), what="the API server trusts it")
     assert team.owner.get("job", "after")["spec"]["suspend"] is True

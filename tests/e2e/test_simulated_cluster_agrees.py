@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.agreement import DEFINITION, KINDS, Side, Step, differences, same_words, script
 from tests.e2e.agreement_stories import stories
 from tests.e2e.conftest import AnyCluster, create_namespace
-from tests.e2e.kubectl import Kubectl, KubectlError
+from tests.e2e.kubectl import Kubectl, KubectlError, wait_until
 from webhook.clock import SystemClock
 from webhook.kube.connecting import connect
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -27,6 +27,7 @@ async def test_every_answer_to_a_script_is_the_same(cluster: AnyCluster, kubectl
     create_namespace(kubectl, namespace)
     kubectl.apply(DEFINITION)
     kubectl("wait", "--for=condition=Established", "crd/widgets.agreement.example.com")
+    wait_until(lambda: kubectl("get", "widgets.agreement.example.com", "-o", "name") == "", what="they are served")
     real = await connect(cluster.kubeconfig)
     try:
         async with like(kubectl, seed, namespace) as simulated:
