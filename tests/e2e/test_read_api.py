@@ -65,7 +65,7 @@ def test_a_waiting_gang_and_the_one_that_holds_its_quota_are_shown_to_their_owne
 
 def test_a_watch_follows_a_gang_from_waiting_to_finished(owner: Kubectl, admin: Kubectl) -> None:
     give_queue(admin, 0)
-    owner.create(job("train", 1, pod_template(runtime="1s"), QUEUE))
+    owner.create(job("train", 1, pod_template(runtime="4s"), QUEUE))
     name = workload_of(owner, "train")["metadata"]["name"]
     columns = (
         'jsonpath={.status.conditions[?(@.type=="Admitted")].status}/{.status.conditions[?(@.type=="Finished")].status}'
@@ -78,7 +78,9 @@ def test_a_watch_follows_a_gang_from_waiting_to_finished(owner: Kubectl, admin: 
             seen = [watch.stdout.readline().strip()]
             set_gpus(admin, 1)
             while "/True" not in seen[-1]:
-                seen.append(watch.stdout.readline().strip())
+                line = watch.stdout.readline()
+                assert line, f"the watch ended after {seen}"
+                seen.append(line.strip())
         finally:
             watch.terminate()
     assert seen[0] == "False/"
@@ -100,7 +102,8 @@ def test_nobody_writes_workloads_and_only_who_may_see_the_namespace_reads_them(
     assert "read-only" in kubectl.in_namespace(owner.namespace).refused("delete", "workload", name)
     assert "forbidden" in owner.refused("get", "workloads", "--namespace=kube-system")
     assert "forbidden" in owner.refused("get", "queues", "--all-namespaces")
-    assert owner("get", "queues", "--output=name").split() == [f"queue.visibility.tutti.dev/{QUEUE}"]
+    shown = [f"queue.visibility.tutti.dev/{QUEUE}"]
+    wait_until(lambda: owner("get", "queues", "--output=name").split() == shown, what="the queue")
     assert 'workloads.visibility.tutti.dev "nope" not found' in owner.refused("get", "workload", "nope")
 
 
@@ -130,15 +133,16 @@ def test_replicas_answer_alike_whether_they_lead_or_follow(owner: Kubectl, admin
     wait_until(is_admitted(owner, "holder"), what="it is admitted")
     owner.create(job("late", 2, pod_template(), QUEUE))
     time.sleep(2)
-    answers = set()
-    for _ in range(6):
-        shown = {item["metadata"]["name"]: item["status"] for item in owner.items("workloads")}
-        for status in shown.values():
-            status.pop("pods")
-            for entry in status["conditions"]:
-                entry.pop("lastTransitionTime")
-        answers.add(json.dumps([shown[name]["conditions"][0] for name in sorted(shown)], sort_keys=True))
-    assert len(answers) == 1
+    wait_until(lambda: len({first_conditions(owner) for _ in range(6)}) == 1, what="six answers are alike")
+
+
+def first_conditions(owner: Kubectl) -> str:
+    """Return the first condition of each of the two workloads, without the times that each replica notes for itself."""
+    shown = {item["metadata"]["name"]: item["status"]["conditions"][0] for item in owner.items("workloads")}
+    assert len(shown) == 2, shown
+    for entry in shown.values():
+        entry.pop("lastTransitionTime")
+    return json.dumps([shown[name] for name in sorted(shown)], sort_keys=True)
 
 
 def test_kubectl_shows_the_cohort_of_a_cluster_queue_by_either_spelling(admin: Kubectl) -> None:

@@ -61,7 +61,7 @@ def test_gangs_that_start_or_stop_while_their_namespace_is_ungated_are_served_be
     owner.create(job("free", 1, pod_template(gpus=0)))
     running = [*starting, "free"]
     wait_until(lambda: {*running} == _running(owner), 60, "who was starting runs, who was stopping has no pods")
-    assert owner.get("pod", "plain")["status"]["phase"] == "Running"
+    wait_until(lambda: owner.get("pod", "plain")["status"]["phase"] == "Running", what="so does a plain pod")
     wait_until(lambda: sorted(entry.name for entry in entries(admin)) == starting, what="they alone are charged")
     for name in stopping:
         owner.patch("job", name, {"spec": {"suspend": False}})
