@@ -29,6 +29,12 @@ def workload_of(user: Kubectl, name: str) -> dict[str, Any]:
     return found[0]
 
 
+def waiting_for_quota(user: Kubectl, name: str) -> dict[str, Any]:
+    """Return the workload of a Job that waits for quota; nothing while it says nothing of that."""
+    found = workload_of(user, name)
+    return found if found["status"].get("reason", {}).get("code") == "WaitingForQuota" else {}
+
+
 def is_admitted(user: Kubectl, name: str) -> Callable[[], bool]:
     """Return whether a Job's workload says that it is admitted, as a question to wait for."""
     return lambda: condition(workload_of(user, name), "Admitted") == "True"
@@ -41,26 +47,32 @@ def test_a_waiting_gang_and_the_one_that_holds_its_quota_are_shown_to_their_owne
     owner.create(job("holder", 2, pod_template(), QUEUE))
     wait_until(is_admitted(owner, "holder"), what="the first is admitted")
     owner.create(job("late", 2, pod_template(), QUEUE))
-    late = workload_of(owner, "late")
-    wait_until(lambda: workload_of(owner, "late")["status"]["reason"]["code"] == "WaitingForQuota", what="a reason")
-    late = workload_of(owner, "late")
+    late = wait_until(lambda: waiting_for_quota(owner, "late"), what="a reason")
     reason = late["status"]["reason"]
     assert (reason["resource"], reason["asked"], reason["used"], reason["limit"]) == (GPU, "2", "2", "2")
     assert reason["holders"] == [{"gang": f"{owner.namespace}/holder", "amount": "2"}]
     assert condition(late, "QuotaReserved") == "False"
 
-    table = owner("get", "workloads").splitlines()
-    assert table[0].split() == ["NAME", "QUEUE", "RESERVED", "IN", "ADMITTED", "FINISHED", "AGE", "REASON"]
-    rows = {row.split()[0]: row.split() for row in table[1:]}
     names = {item["metadata"]["ownerReferences"][0]["name"]: item["metadata"]["name"] for item in owner.items("wl")}
-    assert rows[names["holder"]][1:4] == [QUEUE, queue, "True"]
-    assert rows[names["late"]][1:3] == [QUEUE, "False"]
-    assert rows[names["late"]][-1] == "WaitingForQuota", "why it waits stands where its owner looks first"
-    wide = owner("get", "workload", names["late"], "-o", "wide").splitlines()[1].split()
-    assert wide[-4:] == ["1", "0/2", "0", "WaitingForQuota"]
+    # Each line may come from the other replica, which may be a moment behind.
+    wait_until(lambda: has_lines(owner, names["holder"], names["late"], queue), what="kubectl's table")
     assert "needs 2 more nvidia.com/gpu" in owner("describe", "workload", names["late"])
     set_gpus(admin, 4)
     owner("wait", "--for=condition=Admitted", f"workload/{names['late']}", "--timeout=30s")
+
+
+def has_lines(owner: Kubectl, holder: str, late: str, queue: str) -> bool:
+    """Assert that kubectl's tables show a workload that is admitted, and one that waits for its quota."""
+    table = owner("get", "workloads").splitlines()
+    assert table[0].split() == ["NAME", "QUEUE", "RESERVED", "IN", "ADMITTED", "FINISHED", "AGE", "REASON"]
+    rows = {row.split()[0]: row.split() for row in table[1:]}
+    assert rows.keys() == {holder, late}
+    assert rows[holder][1:4] == [QUEUE, queue, "True"]
+    assert rows[late][1:3] == [QUEUE, "False"]
+    assert rows[late][-1] == "WaitingForQuota", "why it waits stands where its owner looks first"
+    wide = owner("get", "workload", late, "-o", "wide").splitlines()[1].split()
+    assert wide[-4:] == ["1", "0/2", "0", "WaitingForQuota"]
+    return True
 
 
 def test_a_watch_follows_a_gang_from_waiting_to_finished(owner: Kubectl, admin: Kubectl) -> None:
