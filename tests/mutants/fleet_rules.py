@@ -38,8 +38,8 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P1",
         "a permit is written by a record that was read",
-        "webhook/fleet/jobs/job.py",
-        "        return copy.permitted and copy.uid == before.copy_uid\n",
+        f"{FLEET}/steps.py",
+        "        return copy.permitted and copy.uid == dispatch.copy_uid\n",
         "        return True\n",
         f"{UNIT}/fleet/test_cost.py -k no_permit",
     ),
@@ -178,6 +178,14 @@ FLEET_MUTANTS: Final = (
         "        return gone and cluster == dispatch.cluster\n",
         "        return gone\n",
         f"{UNIT}/fleet/members/test_member.py -k another_cluster",
+    ),
+    Mutant(
+        "P5",
+        "a gang is followed to the name by which its cluster is reached now",
+        "webhook/fleet/jobs/job.py",
+        "            if name := self._renaming.due(dispatch, sight):\n",
+        '            if name := "":\n',
+        f"{UNIT}/fleet/test_another_cluster.py",
     ),
     Mutant(
         "P6",

@@ -15,7 +15,7 @@ from webhook.jobs.reading import status
 from webhook.laboratory.simulated.objects.store import Stored
 
 STORAGES = {"Job.batch": ("batch", "jobs"), "PyTorchJob.kubeflow.org": ("kubeflow.org", "pytorchjobs")}
-_PODS, _CONFIG_MAPS = ("", "pods"), ("", "configmaps")
+_PODS, _CONFIG_MAPS, _NAMESPACES = ("", "pods"), ("", "configmaps"), ("", "namespaces")
 _BY_THE_SERVER = ("resourceVersion", "generation", "managedFields")
 
 Json = Mapping[str, Any]
@@ -36,6 +36,8 @@ class Rules:
         """The hub has queues of its own."""
         self.bare: tuple[str, ...] = ()
         """Members without a Tutti, which get nothing."""
+        self.clusters = {name: _uid(side) for name, side in members.items()}
+        """The uid of each member, which is what a record says, whatever name leads there."""
         self.forgiven: set[str] = set()
         """Members that were declared lost, or whose past has come back, a moment ago: what runs there may run twice."""
         self.records_lost = False
@@ -125,7 +127,7 @@ class Rules:
                 yield self._jobs_of_copies[copy_uid], copy_uid
 
     def _check_leave(self, gang: str, copy: str, side: Side, record: Dispatch) -> None:
-        if not record.holds or record.copy_uid != copy or record.member != side.name:
+        if not record.holds or record.copy_uid != copy or record.cluster != self.clusters[side.name]:
             self.say(f"copy {copy} of {gang} runs in {side.name} while its record says {record}")
 
     def _check_foreign(self) -> None:
@@ -186,3 +188,9 @@ def ended(job: Json, kind: str) -> bool:
 
 def _name(job: Json) -> str:
     return str(job["metadata"]["name"])
+
+
+def _uid(side: Side) -> str:
+    found = side.cluster.server.store.get(_NAMESPACES, "", "kube-system")
+    assert found is not None
+    return found.uid

@@ -123,10 +123,9 @@ class OneFault(Story):
         copies = self._copies(member)
         return {uid for uid in copies.keys() & among if not self._named(member, uid, self._record(copies[uid]))}
 
-    @staticmethod
-    def _named(member: str, uid: str, record: Dispatch) -> bool:
+    def _named(self, member: str, uid: str, record: Dispatch) -> bool:
         here = record.copy_uid == uid if record.holds else record.phase is DispatchPhase.OFFERED
-        return here and record.member == member
+        return here and record.cluster == self.rules.clusters[member]
 
 
 class CutOff(OneFault):
@@ -238,6 +237,25 @@ class WrongCredentials(Astray):
 
     def _other_state(self) -> dict[str, Fault]:
         return dict.fromkeys(self.states, Fault.SLOW if self._slow else Fault.PASS)
+
+
+class Swapped(OneFault):
+    """Two names lead to each other's cluster for a while: what is in these is followed, and what is there stays."""
+
+    async def _strike_at(self, member: str) -> None:
+        other = self.chance.choice(sorted(self.world.members.keys() - {member}))
+        self._lead(member, other)
+        self._lead(other, member)
+        await asyncio.sleep(self.chance.uniform(10, 90))
+        before = {name: self._copies(name) for name in (member, other)}
+        self._lead(member, None)
+        self._lead(other, None)
+        await asyncio.sleep(CONTACT_SECONDS)
+        await self._check_settled(before)
+
+    def _lead(self, member: str, to: str | None) -> None:
+        for process in self.living:
+            process.links[member].astray = None if to is None else self.world.members[to].cluster.api(HUB_ACCOUNT)
 
 
 class DeclaredLost(OneFault):
@@ -397,6 +415,7 @@ WEATHERS: dict[str, type[OneFault]] = {
     "a member is slow": Slow,
     "its name leads elsewhere": Astray,
     "its credentials are another's": WrongCredentials,
+    "two names are swapped": Swapped,
     "a member is declared lost": DeclaredLost,
     "a member is silent": Silent,
     "a member is set back": MemberSetBack,

@@ -6,7 +6,7 @@ from random import Random
 import orjson
 import pytest
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, fleet, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.fleet.members.copies import dispatch_of
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -31,22 +31,49 @@ async def test_a_gang_whose_members_name_leads_elsewhere_stays_and_its_owner_is_
 
 
 @pytest.mark.parametrize("looked_at_soon", [False, True])
-async def test_where_two_names_were_swapped_nobody_is_told_to_give_up_what_runs(*, looked_at_soon: bool) -> None:
+async def test_where_two_names_were_swapped_a_gang_is_followed_and_nobody_is_told_to_give_it_up(
+    *, looked_at_soon: bool
+) -> None:
     """It would be offered to the cluster that has it, by its new name, or run twice."""
     async with fleet("a", "b") as world, SimulatedCluster(Random(9), namespaces=("tutti-system",)) as other:
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
         await runs_in(world, 3, 0)
-        members = world.running_hub.fleet.members
-        of_b = members["b"].reach(members["a"].reach(other.api(HUB_ACCOUNT)))
-        members["a"].reach(of_b)
+        swap(world, other)
         if looked_at_soon:
             # Its own job in the hub was changed: nobody has asked b since.
             await world.hub.patch(*SEED, {"metadata": {"annotations": {"a/b": "changed"}}})
         await asyncio.sleep(90)
         assert await world.places(*SEED) == ["a"]
+        assert dispatch_of(await world.hub.get(*SEED) or {}).member == "b"
         listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
-        told = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "MemberChanged"]
-        assert told == [
-            "a now leads to a different cluster from the one that has this job. b leads to that one: give the two "
-            "members the Secrets that they had before"
-        ]
+        assert "MemberChanged" not in {each["reason"] for each in orjson.loads(listed)["items"]}
+        await world.hub.delete(*SEED)
+        await asyncio.sleep(30)
+        assert await world.places(*SEED) == []
+        assert await world.hub.get(*SEED) is None
+
+
+async def test_what_was_granted_while_two_names_were_swapped_is_followed_when_they_are_swapped_back() -> None:
+    async with fleet("a", "b") as world, SimulatedCluster(Random(9), namespaces=("tutti-system",)) as other:
+        await asyncio.sleep(5)
+        swap(world, other)
+        await asyncio.sleep(20)
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await asyncio.sleep(20)
+        (at,) = await world.places(*SEED)
+        assert dispatch_of(await world.hub.get(*SEED) or {}).member not in ("", at)
+        swap(world, other)
+        await asyncio.sleep(90)
+        assert await world.places(*SEED) == [at]
+        assert dispatch_of(await world.hub.get(*SEED) or {}).member == at
+        await world.hub.delete(*SEED)
+        await asyncio.sleep(30)
+        assert await world.places(*SEED) == []
+        assert await world.hub.get(*SEED) is None
+
+
+def swap(world: Fleet, other: SimulatedCluster) -> None:
+    """Have each of two names lead to the other's cluster."""
+    members = world.running_hub.fleet.members
+    of_b = members["b"].reach(members["a"].reach(other.api(HUB_ACCOUNT)))
+    members["a"].reach(of_b)

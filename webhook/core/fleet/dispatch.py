@@ -70,6 +70,8 @@ class Event(StrEnum):
     """Its member will not come back, says somebody, or has promised to stop it by now: there is no proof."""
     ADOPT = "adopt"
     """A copy with a permit was found that the record had lost."""
+    RENAME = "rename"
+    """Its cluster is reached by another member's name now."""
 
 
 TRANSITIONS: Final[Mapping[tuple[DispatchPhase, Event], DispatchPhase]] = {
@@ -82,6 +84,8 @@ TRANSITIONS: Final[Mapping[tuple[DispatchPhase, Event], DispatchPhase]] = {
     (DispatchPhase.GRANTED, Event.GRANT): DispatchPhase.GRANTED,
     (DispatchPhase.GRANTED, Event.RECALL): DispatchPhase.RECALLED,
     (DispatchPhase.RECALLED, Event.PROVE): DispatchPhase.NOWHERE,
+    (DispatchPhase.GRANTED, Event.RENAME): DispatchPhase.GRANTED,
+    (DispatchPhase.RECALLED, Event.RENAME): DispatchPhase.RECALLED,
     (DispatchPhase.GRANTED, Event.LOSE): DispatchPhase.NOWHERE,
     (DispatchPhase.RECALLED, Event.LOSE): DispatchPhase.NOWHERE,
 }
@@ -160,6 +164,10 @@ class Dispatch:
             failed=self.failed,
             stops_after_seconds=stops_after_seconds,
         )
+
+    def known_as(self, member: str) -> "Dispatch":
+        """Return it in the cluster that has it, by the name of the member that leads there now (rule P5)."""
+        return replace(self, phase=self._after(Event.RENAME), member=member)
 
     def recalled(self, why: str) -> "Dispatch":
         """Return it on its way out of its member."""

@@ -16,6 +16,8 @@ class HubStep(StrEnum):
     """The next action for one gang."""
 
     NOTHING = "nothing"
+    FOLLOW = "follow"
+    """Write by which member's name its cluster is reached now."""
     OFFER = "offer"
     """Write the offer to the member that was chosen."""
     WITHDRAW = "withdraw"
@@ -188,3 +190,13 @@ def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterF
         # The member gave the room back before the permit came.
         return HubStep.RECALL
     return HubStep.PERMIT if copy.version == dispatch.copy_version else HubStep.GRANT
+
+
+def is_written_first(dispatch: Dispatch, sight: Sight | None) -> bool:
+    """Return whether the next step, if there is one, begins with a write of the hub's job: its record or its status."""
+    copy = None if sight is None else sight.copy
+    if copy is None or dispatch.phase not in (DispatchPhase.OFFERED, DispatchPhase.GRANTED):
+        return dispatch.phase is DispatchPhase.NOWHERE
+    if dispatch.phase is DispatchPhase.GRANTED:
+        return copy.permitted and copy.uid == dispatch.copy_uid
+    return sight is not None and sight.reserved and copy.offer == dispatch.offer and not copy.given_up

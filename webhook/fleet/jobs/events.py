@@ -53,18 +53,14 @@ def record_refused(kind: JobKind, job: Mapping[str, Any], why: str, now: float) 
     return _of_job(kind, job, f"unstored.{int(now // 3600)}", now) | told
 
 
-def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, other: str, now: float) -> dict[str, Any]:
-    """Return the event that the name of a gang's member leads to another cluster than the gang's; one an hour.
-
-    ``other``: the member that leads to the gang's cluster now, if any.
+def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
+    """Return the event that the name of a gang's member leads to another cluster than the gang's, and no member to that
+    one; one an hour.
     """
-    fix = (
-        f"{other} leads to that one: give the two members the Secrets that they had before"
-        if other
-        else "The job waits for the old cluster; if that cluster will not come back: tutti fleet lost "
-        f"{dispatch.member} --cluster {dispatch.cluster}"
+    message = (
+        f"{dispatch.member} now leads to a different cluster from the one that has this job. The job waits for the old "
+        f"cluster; if that cluster will not come back: tutti fleet lost {dispatch.member} --cluster {dispatch.cluster}"
     )
-    message = f"{dispatch.member} now leads to a different cluster from the one that has this job. {fix}"
     told = {"reason": CHANGED, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"changed.{int(now // 3600)}", now) | told
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from webhook.clock import Clock
+from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.sight import Sight
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.members.copies import JobName
 from webhook.fleet.members.member import Member, NoAnswer
@@ -63,6 +65,13 @@ class Fleet:
     def names_of(self, cluster: str) -> list[str]:
         """Return the members whose names led to a cluster when they answered last; one cluster may have several."""
         return sorted(name for name, member in self.members.items() if member.uid == cluster)
+
+    def new_name(self, dispatch: Dispatch, sight: Sight | None) -> str:
+        """Return the member that leads to the cluster which has a gang, where the one in its record does not."""
+        leads_there = dispatch.member in self.members and (sight is None or sight.cluster == dispatch.cluster)
+        if leads_there or not dispatch.holds:
+            return ""
+        return next((name for name in self.names_of(dispatch.cluster) if name != dispatch.member), "")
 
     def hesitance(self, name: str) -> int:
         """Return how late a member is asked: 0 where it answers, 1 where it is slow, 2 where it did not."""

@@ -16,6 +16,7 @@ from webhook.core.fleet.steps import (
     HubStep,
     Wish,
     eligible,
+    is_written_first,
     next_step,
     rests,
     why_not,
@@ -34,6 +35,7 @@ from webhook.fleet.jobs.own import OwnJob, RecordRefused
 from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.refusal import REFUSED_SECONDS, Refusal
+from webhook.fleet.jobs.renaming import Renaming
 from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.copies import (
@@ -100,7 +102,7 @@ class FleetJob:
         """It names no queue where the hub has some for its namespace, and no queue of the hub has given it a slot."""
         self._queue = ""
         """Its LocalQueue, whose check may name the members that will do."""
-        self._patience = Patience()
+        self._patience, self._renaming = Patience(), Renaming(fleet)
         self._failed = Failed(fleet)
         self._refusal, self._leaving = Refusal(), Leaving()
         self._telling = Telling(fleet, kind, namespace)
@@ -117,7 +119,7 @@ class FleetJob:
             before = self.own.record
             found, ahead = await self._look_twice(before)
             # The member first, the record after it: what the record does not say then was not decided before the look.
-            job = await self.own.read(is_written=_is_written_first(before, found))
+            job = await self.own.read(is_written=is_written_first(before, None if found is None else found.sight))
             dispatch = self.own.record = dispatch_of(job)
             if settled := replace(dispatch, why="", waits="") == replace(before, why="", waits=""):
                 break
@@ -139,6 +141,10 @@ class FleetJob:
         moves, complete = target is not None, self._fleet.complete and not self._fleet.apart_in(self._which)
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         try:
+            if name := self._renaming.due(dispatch, sight):
+                await self.own.write(job, dispatch.known_as(name))
+                return HubStep.FOLLOW
+            self.look_at_seconds = min(self.look_at_seconds, self._renaming.look_at_seconds)
             step = await self._take(step, job, dispatch, found, target)
             self.last_read.end()
             if step is HubStep.NOTHING and rests(wish, self.own.record, sight):
@@ -486,13 +492,3 @@ class FleetJob:
         if self._proving.proves(dispatch):
             await self.own.write(job, dispatch.proven_gone())
         return HubStep.PROVE
-
-
-def _is_written_first(before: Dispatch, found: Look | None) -> bool:
-    """Return whether the next step, if any, begins with a write of the hub's job: of its record or its status."""
-    copy = None if found is None else found.sight.copy
-    if copy is None or before.phase not in (DispatchPhase.OFFERED, DispatchPhase.GRANTED):
-        return before.phase is DispatchPhase.NOWHERE
-    if before.phase is DispatchPhase.GRANTED:
-        return copy.permitted and copy.uid == before.copy_uid
-    return found is not None and found.sight.reserved and copy.offer == before.offer and not copy.given_up

@@ -81,24 +81,20 @@ class Telling:
                 # Two names may just have been swapped, and the other not have been asked since.
                 answers = [member.cluster() for member in self._fleet.members.values()] if self.due(CHANGED) else []
                 await asyncio.gather(*answers, return_exceptions=True)
-                other = self._other_name(dispatch)
-                await self.hourly(CHANGED, lambda now: changed(self._kind, job, dispatch, other, now))
+                if not self._fleet.new_name(dispatch, sight):
+                    await self.hourly(CHANGED, lambda now: changed(self._kind, job, dispatch, now))
             return
         member = self._fleet.members.get(dispatch.member)
+        if member is None and self._fleet.new_name(dispatch, sight):
+            return
         if member is None:
-            other = self._other_name(dispatch)
             why = "is not a member of this hub"
-            why += f", and {other} is the same cluster: name it as before" if other else ""
         else:
             since = member.health.failing_since
             if since is None or asyncio.get_running_loop().time() - since < SILENT_SECONDS:
                 return
             why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.health.failure}"
         await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
-
-    def _other_name(self, dispatch: Dispatch) -> str:
-        """Return a member whose name leads to the cluster that has the gang now; nothing where none does."""
-        return next((name for name in self._fleet.names_of(dispatch.cluster) if name != dispatch.member), "")
 
     @contextlib.asynccontextmanager
     async def if_refused(self, job: Mapping[str, Any], dispatch: Dispatch) -> AsyncIterator[None]:

@@ -39,13 +39,14 @@ BY: dict[Event, Callable[[Dispatch], Dispatch]] = {
     Event.PROVE: lambda dispatch: dispatch.proven_gone(),
     Event.LOSE: lambda dispatch: dispatch.lost("lost"),
     Event.ADOPT: lambda dispatch: dispatch.adopted(Offer(3, 1), "a", "cluster-a", "copy"),
+    Event.RENAME: lambda dispatch: dispatch.known_as("again"),
 }
 DRAWN = """
-           offer    withdraw  grant    recall    prove    lose     adopt
-nowhere    offered  -         -        -         -        -        granted
-offered    offered  nowhere   granted  -         -        -        granted
-granted    -        -         granted  recalled  -        nowhere  -
-recalled   -        -         -        -         nowhere  nowhere  -
+           offer    withdraw  grant    recall    prove    lose     adopt    rename
+nowhere    offered  -         -        -         -        -        granted  -
+offered    offered  nowhere   granted  -         -        -        granted  -
+granted    -        -         granted  recalled  -        nowhere  -        granted
+recalled   -        -         -        -         nowhere  nowhere  -        recalled
 """
 """What follows each event in each phase; a line where it must not happen."""
 

@@ -1,0 +1,31 @@
+"""By which member's name the cluster that has a gang is reached now: names may be swapped, or given to others."""
+
+import asyncio
+from math import inf
+from typing import Final
+
+from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.sight import Sight
+from webhook.fleet.jobs.fleet import Fleet
+
+AGAIN_SECONDS: Final = 5.0
+"""From one change of the name in a record to the next: two processes of a hub may know different ones for a while."""
+
+
+class Renaming:
+    """What one gang's record calls its member."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._from_seconds = -inf
+        self.look_at_seconds = inf
+        """Loop time at which a new name may be written, where there is one."""
+
+    def due(self, dispatch: Dispatch, sight: Sight | None) -> str:
+        """Return the name to write now; nothing where it stays, or is not to change yet."""
+        name, now = self._fleet.new_name(dispatch, sight), asyncio.get_running_loop().time()
+        self.look_at_seconds = self._from_seconds if name and now < self._from_seconds else inf
+        if not name or now < self._from_seconds:
+            return ""
+        self._from_seconds = now + AGAIN_SECONDS
+        return name
