@@ -11,7 +11,7 @@ import structlog
 from tests.simulation.fleet.pace import LOOKS_MAX
 from tests.simulation.fleet.story import Story
 from tests.simulation.fleet.weathers import WEATHERS
-from webhook.fleet.jobs.choice import Choice
+from webhook.fleet.jobs.asking.choice import Choice
 
 pytestmark = pytest.mark.virtual_time
 SEEDS = 4

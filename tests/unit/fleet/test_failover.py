@@ -12,7 +12,7 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorc
 from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
 from tests.unit.fleet.test_odd_answers import lie
 from webhook.core.fleet.dispatch import DispatchPhase
-from webhook.fleet.jobs.failed import SILENT_SECONDS
+from webhook.fleet.jobs.asking.failed import SILENT_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 from webhook.fleet.rules.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH

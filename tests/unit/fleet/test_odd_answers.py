@@ -13,7 +13,7 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.fleet.jobs.allowance import AT_ONCE, EACH_SECONDS
-from webhook.fleet.jobs.refusal import REFUSED_SECONDS
+from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.fleet.clusters import Fleet
 from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.core.fleet.dispatch import DispatchPhase
-from webhook.fleet.jobs.choice import OFFER_SECONDS
+from webhook.fleet.jobs.asking.choice import OFFER_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time

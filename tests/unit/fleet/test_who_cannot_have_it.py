@@ -9,7 +9,7 @@ from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from tests.unit.fleet.test_freed_room import without_pods
 from tests.unit.fleet.test_odd_answers import lie
 from tests.unit.fleet.test_stopping_others import job, members, runs
-from webhook.fleet.jobs.choice import OFFER_SECONDS
+from webhook.fleet.jobs.asking.choice import OFFER_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time

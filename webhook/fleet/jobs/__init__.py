@@ -1,7 +1,6 @@
 """One job of a hub, from a look to the step that follows.
 
-In reading order: ``choice`` (which member is asked next, pure) and ``patience`` (how long a copy is left alone before
-that; ``refusal``: what a member refused, ``failed``: a gang that failed there), ``fleet`` (what all jobs share),
+In reading order: ``asking`` (which member it is offered to, and for how long), ``fleet`` (what all jobs share),
 ``events`` (what is told on the job, pure) and ``telling`` (which sends it; ``allowance``: not to all gangs at once),
 ``own`` (the hub's own job, read and written, with its record; ``last_read``: as it was read last; ``counting`` counts
 what comes of it), ``renaming`` (what it calls its member), ``showing`` (the copy's status on it, and how often),

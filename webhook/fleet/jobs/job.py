@@ -26,15 +26,15 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation.names import QUEUE_LABELS
 from webhook.errors import ApiError, Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
-from webhook.fleet.jobs.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
+from webhook.fleet.jobs.asking.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
+from webhook.fleet.jobs.asking.failed import Failed
+from webhook.fleet.jobs.asking.patience import Patience
+from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS, Refusal
 from webhook.fleet.jobs.events import KEPT, QUEUE_MISSING, UNREADABLE, kept, queue_missing, unreadable
-from webhook.fleet.jobs.failed import Failed
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.leaving import Leaving
 from webhook.fleet.jobs.own import OwnJob, RecordRefused
-from webhook.fleet.jobs.patience import Patience
 from webhook.fleet.jobs.proving import Proving
-from webhook.fleet.jobs.refusal import REFUSED_SECONDS, Refusal
 from webhook.fleet.jobs.renaming import Renaming
 from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.telling import Telling

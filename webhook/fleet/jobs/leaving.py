@@ -6,7 +6,7 @@ from math import inf
 from typing import Any, Final
 
 from webhook.core.fleet.dispatch import NO_OFFER, Dispatch
-from webhook.fleet.jobs.refusal import REFUSED_SECONDS, Refusal
+from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS, Refusal
 from webhook.fleet.members.member import Look, Member
 from webhook.untyped import paths
 from webhook.untyped.values import items, text

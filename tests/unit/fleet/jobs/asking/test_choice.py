@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.fleet.jobs.choice import OFFER_SECONDS, STAYS_SECONDS, Choice
+from webhook.fleet.jobs.asking.choice import OFFER_SECONDS, STAYS_SECONDS, Choice
 
 MEMBERS = ("a", "b", "c")
 

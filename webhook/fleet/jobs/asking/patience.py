@@ -7,7 +7,7 @@ from typing import Final
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import stopped_there
-from webhook.fleet.jobs.choice import OFFER_SECONDS
+from webhook.fleet.jobs.asking.choice import OFFER_SECONDS
 from webhook.fleet.members.member import Look
 
 SEEN_SECONDS: Final = 0.5
