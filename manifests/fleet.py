@@ -17,7 +17,7 @@ from manifests.cel import Family
 from manifests.rules import BY_DRAINER
 from webhook.core.notation import names
 from webhook.fleet import lost
-from webhook.fleet.rules import multikueue, propagation
+from webhook.fleet.policies import multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind
 from webhook.untyped.paths import render
 

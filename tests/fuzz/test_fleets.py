@@ -35,7 +35,7 @@ from webhook.fleet.members.copies import (
 )
 from webhook.fleet.members.member import Member, NoAnswer
 from webhook.fleet.members.shown import cleared, shown
-from webhook.fleet.rules import propagation
+from webhook.fleet.policies import propagation
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer
 from webhook.server.review.bounds import VALUES_MAX, crowded

@@ -26,8 +26,8 @@ from webhook.core.notation import names
 from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
 from webhook.fleet.credentials import kubeconfig as credentials
 from webhook.fleet.jobs.events import MEMBERS
-from webhook.fleet.rules import multikueue
-from webhook.fleet.rules.multikueue import Named
+from webhook.fleet.policies import multikueue
+from webhook.fleet.policies.multikueue import Named
 from webhook.kube.api import Api
 from webhook.untyped import paths
 from webhook.untyped.values import text

@@ -30,7 +30,7 @@ from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.members.member import Member, NoAnswer, Refused
 from webhook.fleet.members.seen import Seen
-from webhook.fleet.rules.propagation import Propagation, by_namespace
+from webhook.fleet.policies.propagation import Propagation, by_namespace
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api

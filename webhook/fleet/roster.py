@@ -28,8 +28,8 @@ from webhook.fleet.credentials.kubeconfig import Account
 from webhook.fleet.hub import Hub
 from webhook.fleet.jobs.events import MEMBERS, expiring
 from webhook.fleet.members.member import Member, NoAnswer
-from webhook.fleet.rules import multikueue
-from webhook.fleet.rules.multikueue import Condition, Named
+from webhook.fleet.policies import multikueue
+from webhook.fleet.policies.multikueue import Condition, Named
 from webhook.kube.api import MERGE_PATCH, METADATA, Api
 from webhook.untyped import paths
 from webhook.untyped.values import text

@@ -19,9 +19,9 @@ from webhook.core.notation import names
 from webhook.fleet.members.copies import placed_by_hub
 from webhook.fleet.members.member import COPIES_MAX
 from webhook.fleet.members.seen import Seen, marks_of, own_job, seen
-from webhook.fleet.rules import multikueue, propagation
-from webhook.fleet.rules.multikueue import Named, SetUp
-from webhook.fleet.rules.propagation import Propagation
+from webhook.fleet.policies import multikueue, propagation
+from webhook.fleet.policies.multikueue import Named, SetUp
+from webhook.fleet.policies.propagation import Propagation
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 
 from tests.unit.fleet.clusters import NAMESPACE, Side
-from webhook.fleet.rules.propagation import VERSIONS
+from webhook.fleet.policies.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.controllers.nodes import FATE
 

@@ -9,7 +9,7 @@ from tests.unit.fleet.clusters import Fleet, fleet, plain_job
 from tests.unit.fleet.test_hub import runs_in
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.fleet.members.copies import dispatch_of
-from webhook.fleet.rules.propagation import VERSIONS
+from webhook.fleet.policies.propagation import VERSIONS
 
 pytestmark = pytest.mark.virtual_time
 

@@ -22,7 +22,7 @@ from webhook.fleet.hub import Hub
 from webhook.fleet.lost import SILENT, noted
 from webhook.fleet.members.copies import dispatch_of
 from webhook.fleet.members.member import ANSWER_SECONDS
-from webhook.fleet.rules.propagation import VERSIONS
+from webhook.fleet.policies.propagation import VERSIONS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.api import SimulatedApi

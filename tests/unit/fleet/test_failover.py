@@ -14,7 +14,7 @@ from tests.unit.fleet.test_odd_answers import lie
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.asking.failed import SILENT_SECONDS
 from webhook.fleet.members.copies import dispatch_of
-from webhook.fleet.rules.propagation import VERSIONS
+from webhook.fleet.policies.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.fleet.clusters import ACCOUNT, HUB_ACCOUNT, fleet, plain_job
 from tests.unit.fleet.credentials.test_expiry import token
 from tests.unit.fleet.failing import failover_policy
-from tests.unit.fleet.rules.test_multikueue import WORKER
+from tests.unit.fleet.policies.test_multikueue import WORKER
 from tests.unit.fleet.test_dead_man import LATE_SECONDS, PATIENCE, SURELY_SECONDS
 from tests.unit.fleet.test_roster import POLICY, kubeconfig, secret
 from tests.unit.manifests.documents import Document, documents_of, of_kind

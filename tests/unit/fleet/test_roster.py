@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, plain_job
 from tests.unit.fleet.credentials.test_expiry import token
 from tests.unit.fleet.credentials.test_kubeconfig import good
-from tests.unit.fleet.rules.test_multikueue import PAGE, WORKER
+from tests.unit.fleet.policies.test_multikueue import PAGE, WORKER
 from webhook import metrics
 from webhook.clock import LoopClock
 from webhook.fleet import roster

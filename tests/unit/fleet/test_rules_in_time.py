@@ -10,7 +10,7 @@ import pytest
 from tests.unit.fleet.clusters import NAMESPACE, fleet, plain_job
 from tests.unit.fleet.failing import failover_policy
 from webhook.fleet import hub
-from webhook.fleet.rules.propagation import VERSIONS, Propagation, by_namespace
+from webhook.fleet.policies.propagation import VERSIONS, Propagation, by_namespace
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

@@ -10,7 +10,7 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, Make, plain_job, pytorch
 from tests.unit.fleet.failing import failover_policy
 from tests.unit.fleet.test_hub_quota import as_written, phases, queueing_fleet
 from webhook.core.fleet.dispatch import DispatchPhase
-from webhook.fleet.rules.propagation import VERSIONS
+from webhook.fleet.policies.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time

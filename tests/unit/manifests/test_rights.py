@@ -7,7 +7,7 @@ import pytest
 from tests.unit.manifests.documents import Document, documents_of, named, of_kind
 from webhook.core.notation.names import LEDGER_NAME
 from webhook.dialects.registry import RESOURCES, PolicyResource
-from webhook.fleet.rules.propagation import PLURALS
+from webhook.fleet.policies.propagation import PLURALS
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 

@@ -11,8 +11,8 @@ from webhook.core.fleet.sight import Sight
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.members.copies import JobName
 from webhook.fleet.members.member import Member, NoAnswer
-from webhook.fleet.rules.multikueue import NOTHING_SET_UP, SetUp
-from webhook.fleet.rules.propagation import Propagation
+from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
+from webhook.fleet.policies.propagation import Propagation
 from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)

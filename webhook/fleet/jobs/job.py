@@ -48,7 +48,7 @@ from webhook.fleet.members.copies import (
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused, Waits
 from webhook.fleet.members.seen import News, Seen, news
 from webhook.fleet.members.shown import cleared
-from webhook.fleet.rules.propagation import ANYWHERE, Propagation, applying
+from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import is_noted, queue_label

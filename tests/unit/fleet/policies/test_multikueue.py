@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.fleet.rules import multikueue
-from webhook.fleet.rules.multikueue import Condition, SetUp
+from webhook.fleet.policies import multikueue
+from webhook.fleet.policies.multikueue import Condition, SetUp
 
 PAGE = list(yaml.safe_load_all((Path(__file__).parents[4] / "examples/fleet/multikueue.yaml").read_text()))
 WORKER = "multikueue-test-worker1"

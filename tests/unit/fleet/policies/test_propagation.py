@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.fleet.rules.propagation import ANYWHERE, POLICIES_MAX, SELECTORS_MAX, applying, by_namespace, read
+from webhook.fleet.policies.propagation import ANYWHERE, POLICIES_MAX, SELECTORS_MAX, applying, by_namespace, read
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "ack-fleet-gang" / "propagationpolicy-queued.yaml"
 JOB: dict[str, Any] = {
