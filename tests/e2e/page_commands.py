@@ -47,6 +47,7 @@ NOT_RUN: Final = {
     "kubectl -n tutti-system scale deployment tutti-reconciler --replicas 0": _DEPLOYMENTS,
     "kubectl -n tutti-system scale deployment tutti-reconciler tutti-webhook --replicas 0": _DEPLOYMENTS,
     "kubectl amc get pod -M": _FLEET,
+    "kubectl annotate KIND/NAME -n NAMESPACE KEY-": "tests/unit/fleet/test_refused_statuses.py",
     "kubectl annotate KIND/NAME -n NAMESPACE tutti.dev/dispatch-": "tests/unit/fleet/test_odd_answers.py",
     "kubectl apply --server-side -k": "tests/e2e/test_manifests.py, with each overlay",
     "kubectl apply --server-side -k manifests/crds": "tests/e2e/test_manifests.py",
