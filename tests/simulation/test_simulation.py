@@ -15,7 +15,7 @@ from tests.simulation.weather import Weather
 from tests.simulation.weathers import PAST_FAILURES, WEATHERS
 from tests.simulation.world import simulate
 
-STEPS_PER_SEED = 250
+STEPS_PER_SEED = 200
 """A run that stores fewer writes than this simulated nothing."""
 
 

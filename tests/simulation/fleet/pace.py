@@ -22,8 +22,8 @@ class Pace:
         self.most = 0
 
     def asked(self, method: str, path: str) -> None:
-        """Take in a request to the hub's cluster."""
-        job = _JOB.search(path) if method == "GET" else None
+        """Take in a request to the hub's cluster: a look reads the job, or goes by what is known and writes it."""
+        job = _JOB.search(path) if method in ("GET", "PATCH") else None
         if job is None:
             return
         if (second := int(asyncio.get_running_loop().time())) != self._second:
