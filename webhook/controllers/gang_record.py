@@ -125,6 +125,8 @@ class GangRecord:
     """None in APART and WAITING, and until it is told."""
     requeue: Requeue | None = None
     """What the stop that is under way writes on its job."""
+    started_seconds: float = 0.0
+    """Unix time at which the last write that starts it was over, whatever came of it."""
     written_at: float = 0.0
     """Loop time at which its job was written to stop it, of a gang that is VOIDED."""
     proved_gone: bool = False

@@ -64,6 +64,8 @@ class Stops:
         self._owed: dict[str, tuple[Requeue, float]] = {}
         """By uid of gangs of plain pods that were all deleted: what none was left to bear, and until when it counts. It
         outlives their record."""
+        self.term_seconds = 0.0
+        """Unix time since when this process leads."""
         self._looked_at = 0.0
         """Unix time of the last look."""
         self._looked: set[str] = set()
@@ -77,11 +79,15 @@ class Stops:
         self._pods_ready.forget(siblings.name_of(reservation))
 
     def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
-        """Return whether pods could still come that were on their way when a gang, just started, was ended."""
-        age_seconds = self._now() - reservation.since_seconds
-        # An earlier leader's clock may have been ahead: an entry from the future says nothing.
-        ended_early = reservation.stopping is not None or (job is not None and job.deleting)
-        return ended_early and 0 <= age_seconds < ON_THEIR_WAY_SECONDS
+        """Return whether pods could still come that were on their way when a gang, just started, was ended.
+
+        The start may have been written long after the reservation, as by a leader that took over; until this term
+        began, another may have written it.
+        """
+        now, ended_early = self._now(), reservation.stopping is not None or (job is not None and job.deleting)
+        started = (reservation.since_seconds, self._gangs.of(reservation.uid).started_seconds, self.term_seconds)
+        # A clock may have been ahead, or an earlier leader's: what is in the future says nothing.
+        return ended_early and any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in started)
 
     def forget(self, reservation: Reservation) -> None:
         """Drop what is remembered of an entry that is released; to be told before the engine is."""

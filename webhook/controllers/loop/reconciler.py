@@ -182,6 +182,7 @@ class Reconciler:
         elif broken := await self._recovery.doubt(self._keeper.ledger):
             await self._recover(broken)
         assert self._keeper.ledger is not None
+        self._stops.term_seconds = self._now()
         self._proof.expect()
         self._view.set_ledger(self._keeper.ledger)
         self._view.leads = True
@@ -441,6 +442,8 @@ class Reconciler:
 
     def _effect_done(self, effect: Effect, failure: ApiError | None) -> None:
         uid = effect.job.uid
+        if effect.starts:
+            self.records.of(uid).started_seconds = self._now()
         if failure is None:
             if effect.name in (Step.STOP, Step.VOID):
                 self._written(uid)

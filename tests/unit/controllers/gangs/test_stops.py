@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.fuzz.costs import counted
 from tests.unit.controllers.reporting.test_announce import Notes
 from tests.unit.visibility.world import World
 from webhook.config import Start
 from webhook.controllers.gang_record import Event, GangRecords
-from webhook.controllers.gangs.stops import Stops
+from webhook.controllers.gangs.stops import ON_THEIR_WAY_SECONDS, Stops
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger.record import Membership, Reservation
@@ -31,12 +33,9 @@ def shared(world: World, quorum: int) -> list[tuple[JobRecord, Reservation]]:
     return held
 
 
-def test_jobs_that_share_a_pod_group_are_looked_at_together_once_and_not_once_each() -> None:
-    """Who may write jobs may let a thousand share one: to find all of them for each took a second in every second."""
-    world = World()
+def stops_of(world: World, records: GangRecords) -> Stops:
     announcer = Announcer(Notes(), world.view, KINDS, lambda: world.now)  # type: ignore[arg-type]
-    records = GangRecords()
-    stops = Stops(
+    return Stops(
         world.view,
         world.engine,
         announcer,
@@ -45,6 +44,13 @@ def test_jobs_that_share_a_pod_group_are_looked_at_together_once_and_not_once_ea
         now=lambda: world.now,
         on_change=lambda _uid: None,
     )
+
+
+def test_jobs_that_share_a_pod_group_are_looked_at_together_once_and_not_once_each() -> None:
+    """Who may write jobs may let a thousand share one: to find all of them for each took a second in every second."""
+    world = World()
+    records = GangRecords()
+    stops = stops_of(world, records)
     held, batch = shared(world, GANGS), Batch()
     for job, _ in held:
         records.of(job.uid).on(Event.READ_RUNNING)
@@ -59,3 +65,24 @@ def test_jobs_that_share_a_pod_group_are_looked_at_together_once_and_not_once_ea
     tick()
     assert {entry.stopping for entry in batch.put.values()} == {START_TIMEOUT}
     assert len(batch.put) == GANGS, "all of it is stopped, for want of its quorum"
+
+
+@pytest.mark.parametrize("began", ["its reservation", "its start", "the term"])
+def test_what_was_started_a_moment_ago_is_not_released_for_as_long_as_its_pods_may_be_on_their_way(began: str) -> None:
+    """A start may be written long after the reservation, as by a leader that took over."""
+    world, records = World(), GangRecords()
+    stops, job = stops_of(world, records), world.waits("train", pods=1)
+    stopping = replace(world.admits(job), stopping="OnHold")
+    assert not stops.too_soon(job, replace(stopping, stopping=None)), "what has ended by itself"
+    if began != "its reservation":
+        world.now += 60
+        assert not stops.too_soon(job, stopping)
+    if began == "its start":
+        records.of(job.uid).started_seconds = world.now
+    if began == "the term":
+        stops.term_seconds = world.now
+    assert stops.too_soon(job, stopping)
+    world.now -= 3600
+    assert not stops.too_soon(job, stopping), "a clock that was ahead says nothing"
+    world.now += 3600 + ON_THEIR_WAY_SECONDS
+    assert not stops.too_soon(job, stopping)
