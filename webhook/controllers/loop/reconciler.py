@@ -38,6 +38,7 @@ from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger.record import Changes
+from webhook.core.notation.problem import some
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.core.scheduler.engine import Engine
@@ -57,6 +58,8 @@ OVERDUE_SECONDS: Final = 60.0
 FAILED: Final = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
 FAILED_MAX: Final = 100
 """Gangs at which the engine fails in one process."""
+FAILED_NAMED_MAX: Final = 3
+"""Jobs of one that are named: thousands may share a PodGroup."""
 LOOKED_AT_MAX: Final = 5_000
 """A cycle decides about no more gangs once its searches for victims have looked at so many gangs, some 30 ms. One that
 finds more alone is the last."""
@@ -82,8 +85,9 @@ class Reconciler:
         self._chores: asyncio.Task[None] | None = None
         """What is done besides the cycles, so that an API server that does not answer does not cost the lease."""
         self.leading = False
-        self._failed = set[str]()
-        """Uids of gangs at which the engine failed: it is not asked about them again."""
+        self._failed: dict[str, str] = {}
+        """Uids of the jobs of gangs at which the engine failed, each with that of its gang's first job: it is not asked
+        about them again."""
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
         self.leadership = Leadership(terms, announcer, config.lease.retry_seconds, feeds.rng)
@@ -264,13 +268,13 @@ class Reconciler:
             return self.engine.cycle(now, self._view.fences, epoch, most=self._room.most, looks=LOOKED_AT_MAX)
         except Exception as error:
             gangs = self.engine.deciding()
-            if not gangs or len(self._failed) >= FAILED_MAX:
+            if not gangs or len(set(self._failed.values())) >= FAILED_MAX:
                 raise
-            self._failed.update(gangs)
+            self._failed |= dict.fromkeys(gangs, gangs[0])
             metrics.BROKEN_JOBS.inc()
-            names = [uid if (job := self._view.jobs.get(uid)) is None else job.key for uid in gangs]
-            log.exception("gang.broken", jobs=names)
-            raise GangFailed(f"Tutti failed on {', '.join(names)}, which waits from now on") from error
+            named = some(gangs, FAILED_NAMED_MAX, lambda uid: job.key if (job := self._view.jobs.get(uid)) else uid)
+            log.exception("gang.broken", jobs=named)
+            raise GangFailed(f"Tutti failed on {named}; it is held back from now on") from error
 
     def _add_start(self, job: JobRecord, batch: Batch) -> None:
         """Start a job if the ledger that was just written still says so."""
@@ -333,7 +337,7 @@ class Reconciler:
     def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
         reservation = self._view.ledger.entries.get(uid)
         if job is None:
-            self._failed.discard(uid)
+            self._failed.pop(uid, None)
         elif uid in self._failed and reservation is None and job.finished is None:
             self.records.of(uid).withheld = FAILED
             return

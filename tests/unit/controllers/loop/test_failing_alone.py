@@ -21,6 +21,7 @@ from webhook.controllers.loop import reconciler as reconciling
 from webhook.core.assignment.decision import Decision
 from webhook.core.notation import names
 from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.state import State
 from webhook.jobs.patches import job as patches
@@ -119,7 +120,7 @@ async def test_a_gang_on_which_the_engine_fails_waits_alone(monkeypatch: pytest.
             await asyncio.sleep(5)
             assert not await suspended(cluster, "another")
     said = sorted(each["jobs"] for each in logs if each["event"] == "gang.broken")
-    assert said == [["team-a/train"], ["team-a/worse"]]
+    assert said == ["team-a/train", "team-a/worse"]
     assert sample("tutti_broken_jobs_total") == before + 2
 
 
@@ -147,6 +148,30 @@ async def test_of_two_replicas_each_fails_once_on_a_gang(monkeypatch: pytest.Mon
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_many_jobs_of_one_podgroup_are_one_gang_that_failed_and_few_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or one tenant's would be as many as end the process, in a text as long as they like."""
+    monkeypatch.setattr(reconciling, "FAILED_MAX", 3)
+    fail_on(monkeypatch, "train", "worse")
+    genuine = EnsembleEngine.deciding
+
+    def deciding(engine: EnsembleEngine) -> tuple[str, ...]:
+        found = genuine(engine)
+        return (*found, *(f"sibling-{number}" for number in range(1000))) if found else ()
+
+    monkeypatch.setattr(EnsembleEngine, "deciding", deciding)
+    with structlog.testing.capture_logs() as logs:
+        async with led() as (cluster, _):
+            for name in ("train", "worse", "other"):
+                await cluster.create(waiting_job(name))
+            await asyncio.sleep(5)
+            assert not await suspended(cluster, "other")
+    said = [each["jobs"] for each in logs if each["event"] == "gang.broken"]
+    assert len(said) == 2
+    assert max(map(len, said)) < 100
 
 
 async def test_where_the_engine_fails_on_each_gang_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
