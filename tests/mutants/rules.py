@@ -214,7 +214,7 @@ MUTANTS: Final = (
         "2",
         "the room that others were stopped for is kept when another leads",
         RECONCILER,
-        "        self.engine.restore_claims(self._keeper.ledger.claims)\n",
+        "        self.engine.restore_claims(self._failed.without(self._keeper.ledger.claims))\n",
         "",
         RULES_TESTS,
     ),

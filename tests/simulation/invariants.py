@@ -9,6 +9,7 @@ from zlib import crc32
 
 import orjson
 
+from tests.simulation.bugs import Bugs
 from tests.simulation.churn import USUAL
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
@@ -19,7 +20,6 @@ from tests.simulation.racks import Racks, without_rack
 from tests.simulation.running import Running
 from tests.simulation.shapes import STORAGES, is_suspended
 from tests.simulation.trees import Held, Trees, held_by
-from webhook import metrics
 from webhook.assembly.reconciler import ReconcilerParts
 from webhook.clock import LoopClock
 from webhook.cluster.ledger_book import LedgerBook
@@ -43,7 +43,12 @@ class Invariants:
     """Checks one cluster. ``steps`` counts the stored writes it looked at, ``story`` is the checksum of all of them."""
 
     def __init__(
-        self, cluster: SimulatedCluster, seed: int, ensembles: Sequence[Ensemble] = (), nodes: Sequence[int] = (8, 8, 8)
+        self,
+        cluster: SimulatedCluster,
+        seed: int,
+        bugs: Bugs,
+        ensembles: Sequence[Ensemble] = (),
+        nodes: Sequence[int] = (8, 8, 8),
     ) -> None:
         self._nodes = nodes
         """GPUs of each."""
@@ -53,7 +58,7 @@ class Invariants:
         self._seed = seed
         self.steps = self.story = 0
         self.failure: Exception | None = None
-        self._broken_before = _broken_jobs()
+        self._bugs = bugs
         self.recent: Callable[[], Sequence[Trees]] | None = None
         """Where policy changes: what a process may know of it."""
         self.gpus_max: int | None = None
@@ -162,7 +167,7 @@ class Invariants:
         if remembered != stopping:
             wrong = dict(sorted(remembered.items() ^ stopping.items()))
             self.failure = Violation(f"{where}: gangs not in the phase of the ledger: {wrong}")
-        elif _broken_jobs() > self._broken_before:
+        elif self._bugs.more_than_given():
             self.failure = Violation(f"{where}: the reconciler failed on a job of its own")
 
     def _check(self, event: Event) -> None:
@@ -492,8 +497,3 @@ class Invariants:
             self._fail(f"claims or bookings left over at rest: {left}")
         if self._gang_pods():
             self._fail("gang pods left over at rest")
-
-
-def _broken_jobs() -> float:
-    value: float = metrics.BROKEN_JOBS._value.get()
-    return value

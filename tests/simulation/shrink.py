@@ -30,6 +30,7 @@ LESS: Final[dict[str, Any]] = {
     "adopted": False,
     "refused": 0,
     "ledger_lost": 0,
+    "bugs": 0.0,
     "releases": 0,
     "set_back": 0,
     "restored": False,

@@ -51,6 +51,8 @@ SHOWN: Final = {
     "rough with injected sidecars and a ledger lost": {"pod with a sidecar": 15},
     "calm with hostile tenants of all kinds": HOSTILE,
     "rough with hostile tenants of all kinds": HOSTILE,
+    "calm with a bug of ours": {"failed in decide": 6, "failed in grow": 1, "failed in why_waiting": 1},
+    "rough with a bug of ours": {"failed in decide": 6, "failed in why_waiting": 1},
     "calm with new policy": {"queue deleted in use": 1},
     "rough with new policy": {"queue deleted in use": 1},
     "calm with pages put back": {"page put back": 1, "page put back while nobody led": 1},
@@ -75,6 +77,7 @@ class Sights:
         """Return what happened, once the story is over."""
         rebuilt = self._world.invariants.rebuilt
         self.seen["rebuilt with a charge"] = sum(any(each.charge for each in entry.pod_sets) for entry in rebuilt)
+        self.seen.update({f"failed in {what}": times for what, times in self._world.bugs.met.items()})
         self.seen["held"] = len(self._world.owners.held)
         self.seen.update(self._world.hostile.did)
         self.seen.update(f"refused while {moment}" for moment in self._world.shut_kinds.met)

@@ -80,6 +80,8 @@ class Weather:
     """What changes is mostly which cohorts are below which, by Cohorts that come and go."""
     page_bytes: int = 0
     """What index and pages take, where that is to be so little that there are many."""
+    bugs: float = 0.0
+    """Chance that our engine fails on a gang, until another release is installed at the end."""
     releases: int = 0
     """How often another release is installed while all is busy: one that spreads the ledger over pages, and then the
     one before, which keeps it in one object, as docs/operating.md says. Then no job leaves orphans, as below.

@@ -140,6 +140,9 @@ WEATHERS = {
     "rough with a ledger put back": (Weather(set_back=4, nobody_leads=0.5), 5),
     "calm with releases changed": (replace(CALM_WEATHER, releases=4), 3),
     "rough with releases changed": (Weather(crash=0.0, releases=4, ensembles=2), 5),
+    "calm with a bug of ours": (replace(CALM_WEATHER, bugs=0.2, pod_groups=5), 5),
+    "rough with a bug of ours": (Weather(bugs=0.2, pod_groups=5, ensembles=3), 7),
+    "crashing with a bug of ours": (Weather(crash=0.05, bugs=0.2, pod_groups=5, page_bytes=300), 5),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 5),
     "rough with a ledger lost": (Weather(ledger_lost=4), 7),
 }

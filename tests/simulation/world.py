@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tests.simulation import backups, gating, orphans, reviews
 from tests.simulation.backups import CONFIG_MAPS, ledger_pages
+from tests.simulation.bugs import Bugs
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
 from tests.simulation.groups import GroupLoad
@@ -121,7 +122,8 @@ class World:
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
-        self.invariants = Invariants(self.cluster, self.seed, self.ensembles.ensembles, self.weather.nodes)
+        self.bugs = Bugs(self.seed, self.weather.bugs)
+        self.invariants = Invariants(self.cluster, self.seed, self.bugs, self.ensembles.ensembles, self.weather.nodes)
         self.kept_nodes = KeptNodes(self.invariants.note)
         self.run_times = RunTimes(self.cluster, self.invariants, self.invariants.note)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
@@ -175,7 +177,8 @@ class World:
 
         With ``upto`` users stop after so many of the jobs: the same story, cut short.
         """
-        with scaled(self.weather.page_bytes), read_once(), self._release:
+        bugs = self.bugs.present() if self.weather.bugs else nullcontext()
+        with scaled(self.weather.page_bytes), read_once(), bugs, self._release:
             await self._run(jobs, busy_seconds, settle_seconds, upto)
 
     async def _run(self, jobs: int, busy_seconds: float, settle_seconds: float, upto: int | None) -> None:
@@ -220,6 +223,10 @@ class World:
             for each in under_way:
                 await each
             self._calm_down()
+            if self.bugs.mend():
+                # Each process remembers on which gangs it failed.
+                for name in self.end_reconcilers():
+                    self._start_reconciler(name)
             await self.shut_kinds.answer_again()
             await self.hostile.leave()
             self.ensembles.disturbing = False

@@ -14,6 +14,7 @@ from webhook.controllers.gang_record import Charged, Event, GangRecords, Phase
 from webhook.controllers.gangs import gated_pods
 from webhook.controllers.gangs.assess import Step
 from webhook.controllers.loop.dirty_set import DirtySet
+from webhook.controllers.loop.failed_gangs import FailedGangs
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger import bounds
@@ -39,6 +40,7 @@ class EngineFeed:
         announcer: Announcer,
         *,
         now: Callable[[], float],
+        failed: FailedGangs,
     ) -> None:
         self._view = view
         self._engine = engine
@@ -46,6 +48,7 @@ class EngineFeed:
         self._dirty = dirty
         self._announcer = announcer
         self._now = now
+        self._failed = failed
         self._loaded: Ledger | None = None
         if view.nodes is not None:
             view.nodes.forget_decisions()
@@ -55,6 +58,10 @@ class EngineFeed:
         """Return why a gang waits, or None when it does not."""
         record = self._gangs.find(uid)
         return (None if record is None else record.withheld) or self._engine.reason(uid)
+
+    def gang_of(self, job: JobRecord | None) -> Gang | None:
+        """Return the gang as which the engine knows a job that is charged; None where it is not to grow."""
+        return None if job is not None and job.uid in self._failed else self._view.gang_of(job)
 
     def load(self, ledger: Ledger, changes: Changes | None = None) -> None:
         """Make the engine agree with a ledger that was read; where its ``changes`` are known, only these are looked at.
@@ -81,7 +88,7 @@ class EngineFeed:
             record = self._gangs.of(uid)
             record.on(Event.READ_RUNNING if reservation.stopping is None else Event.READ_STOPPING)
             record.charged = None
-            gang = self._view.gang_of(self._view.jobs.get(uid))
+            gang = self.gang_of(self._view.jobs.get(uid))
             self._engine.restore(reservation, gang, self._view.given_back(reservation))
             self._dirty.gangs.add(uid)
 
@@ -133,7 +140,7 @@ class EngineFeed:
             return False
         self._engine.know_nodes(None if NODES in view.unread else nodes.capacity)
         changed = (
-            Held(entry, view.given_back(entry), view.gang_of(view.jobs.get(entry.uid)))
+            Held(entry, view.given_back(entry), self.gang_of(view.jobs.get(entry.uid)))
             for entry in nodes.unsettled(SETTLED_MAX)
         )
         freed = nodes.settle(changed, view.policy.flavors)
@@ -183,7 +190,7 @@ class EngineFeed:
             return
         record.charged = charged
         self._view.fences.put_reservation(reservation, given_back)
-        self._engine.restore(reservation, self._view.gang_of(job), given_back)
+        self._engine.restore(reservation, self.gang_of(job), given_back)
 
     def release(self, reservation: Reservation) -> None:
         """Charge a gang no longer: its entry is dropped."""

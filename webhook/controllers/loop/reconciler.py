@@ -30,6 +30,7 @@ from webhook.controllers.ledger.recovery import Recovery
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.dirty_set import DirtySet
 from webhook.controllers.loop.engine_feed import EngineFeed
+from webhook.controllers.loop.failed_gangs import FAILED, FailedGangs
 from webhook.controllers.loop.leadership import Leadership
 from webhook.controllers.loop.namespaces import NamespaceLabels
 from webhook.controllers.loop.next_steps import Steps
@@ -38,7 +39,6 @@ from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
 from webhook.core.ledger.record import Changes
-from webhook.core.notation.problem import some
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.core.scheduler.engine import Engine
@@ -55,11 +55,6 @@ TICK_SECONDS: Final = 1.0
 OVERDUE_SECONDS: Final = 60.0
 """A controller whose job was written to stop it so long ago, and that has not stopped its pods, fails on that job."""
 
-FAILED: Final = Reason(Code.UNREADABLE, "Tutti failed on this job; its log has the reason")
-FAILED_MAX: Final = 100
-"""Gangs at which the engine fails in one process."""
-FAILED_NAMED_MAX: Final = 3
-"""Jobs of one that are named: thousands may share a PodGroup."""
 LOOKED_AT_MAX: Final = 5_000
 """A cycle decides about no more gangs once its searches for victims have looked at so many gangs, some 30 ms. One that
 finds more alone is the last."""
@@ -85,9 +80,7 @@ class Reconciler:
         self._chores: asyncio.Task[None] | None = None
         """What is done besides the cycles, so that an API server that does not answer does not cost the lease."""
         self.leading = False
-        self._failed: dict[str, str] = {}
-        """Uids of the jobs of gangs at which the engine failed, each with that of its gang's first job: it is not asked
-        about them again."""
+        self._failed = FailedGangs(feeds.view)
         self.after_cycle: Callable[[], None] = lambda: None
         """Called after each cycle; the simulation checks its invariants there."""
         self.leadership = Leadership(terms, announcer, config.lease.retry_seconds, feeds.rng)
@@ -106,7 +99,10 @@ class Reconciler:
         self._room, self._hubs = LedgerRoom(keeper), silent_hubs.Hubs(api, view, config.silent_hub_seconds)
         self._last_commit = self._last_tick = 0.0
         self.engine.reset()
-        self._gangs = EngineFeed(feeds.view, self.engine, self.records, self.dirty, self._announcer, now=clock.now)
+        self._failed.begin()
+        self._gangs = EngineFeed(
+            view, self.engine, self.records, self.dirty, self._announcer, now=clock.now, failed=self._failed
+        )
         self._steps = Steps(
             feeds=feeds,
             keeper=keeper,
@@ -143,7 +139,16 @@ class Reconciler:
             return set_aside
         if not self.leading:
             self.engine.follow(self._clock.now(), self._view.fences, self._view.ledger.claims)
-        return self._gangs.reason(uid)
+        if uid in self._failed:
+            return FAILED
+        if self._failed.doubted:
+            return Reason(Code.PENDING_EVALUATION)
+        try:
+            return self._gangs.reason(uid)
+        except Exception as error:
+            self._failed.add(self.engine.deciding(), error)
+            self.dirty.wake.set()
+            return FAILED
 
     def _now(self) -> float:
         """Return Unix time in whole milliseconds, as the ledger keeps it: what is read again is what was written."""
@@ -171,6 +176,10 @@ class Reconciler:
         while True:
             await self.dirty.wake.wait()
             self.dirty.wake.clear()
+            try:
+                self._failed.check()
+            except GangFailed:
+                self.begin_term(self._keeper)
             self._take_policy()
             await self._gangs.settle_many_nodes()
             self._absorb(Batch(), act=False)
@@ -191,7 +200,7 @@ class Reconciler:
         self._view.set_ledger(self._keeper.ledger)
         self._view.leads = True
         self._gangs.load(self._keeper.ledger)
-        self.engine.restore_claims(self._keeper.ledger.claims)
+        self.engine.restore_claims(self._failed.without(self._keeper.ledger.claims))
         self.engine.restore_bookings(self._keeper.ledger.bookings)
         # Most run and need nothing: they are looked at a few at a time, when others have been decided about.
         self.dirty.add(*((self._view.jobs.keys() | self._keeper.ledger.entries.keys()) - self.dirty.quiet.keys()))
@@ -218,6 +227,7 @@ class Reconciler:
         self.dirty.wake.clear()
 
     async def _cycle(self) -> None:
+        self._failed.check()
         now, batch = self._now(), Batch()
         assert self._keeper.ledger is not None
         self.dirty.gangs.update(self._room.begin())
@@ -262,19 +272,14 @@ class Reconciler:
 
     def _decide(self, now: float, epoch: int) -> Plan:
         """Return the engine's plan. Raises GangFailed where a bug meets one gang: all others are decided about without
-        it from now on. Where so many fail it is not they that are wrong, and the process ends.
+        it from now on.
         """
         try:
             return self.engine.cycle(now, self._view.fences, epoch, most=self._room.most, looks=LOOKED_AT_MAX)
         except Exception as error:
-            gangs = self.engine.deciding()
-            if not gangs or len(set(self._failed.values())) >= FAILED_MAX:
-                raise
-            self._failed |= dict.fromkeys(gangs, gangs[0])
-            metrics.BROKEN_JOBS.inc()
-            named = some(gangs, FAILED_NAMED_MAX, lambda uid: job.key if (job := self._view.jobs.get(uid)) else uid)
-            log.exception("gang.broken", jobs=named)
-            raise GangFailed(f"Tutti failed on {named}; it is held back from now on") from error
+            self._failed.add(self.engine.deciding(), error)
+            self._failed.check()
+            raise
 
     def _add_start(self, job: JobRecord, batch: Batch) -> None:
         """Start a job if the ledger that was just written still says so."""
@@ -337,7 +342,7 @@ class Reconciler:
     def _absorb_one(self, uid: str, job: JobRecord | None, batch: Batch, *, act: bool) -> None:
         reservation = self._view.ledger.entries.get(uid)
         if job is None:
-            self._failed.pop(uid, None)
+            self._failed.forget(uid)
         elif uid in self._failed and reservation is None and job.finished is None:
             self.records.of(uid).withheld = FAILED
             return
@@ -433,7 +438,7 @@ class Reconciler:
             known = batch.put.get(grown.uid) or self._view.ledger.entries.get(grown.uid)
             job = self._view.jobs.get(grown.uid)
             if known is not None and (grown.uid in self.dirty.gangs or not self._room.takes_growth(grown, job)):
-                self.engine.restore(known, self._view.gang_of(job))
+                self.engine.restore(known, self._gangs.gang_of(job))
                 self._view.fences.put_reservation(known)
                 if self._view.nodes is not None:
                     self._view.nodes.touch(grown.uid)

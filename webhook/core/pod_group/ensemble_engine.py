@@ -146,11 +146,12 @@ class EnsembleEngine:
         return Plan(tuple(admitted), tuple(grown), tuple(preempted), tuple(stopped))
 
     def deciding(self) -> tuple[str, ...]:
-        """Return the uids of the jobs at which a cycle failed, as ``Engine.deciding`` does."""
+        """Return the uids of the jobs at which a cycle or a question failed, as ``Engine.deciding`` does."""
         uid = self._engine.deciding()
         group = None if uid is None else self._ensemble_of(uid)
         if group is not None:
-            return tuple(gang.uid for gang in group.composed)
+            waiting = tuple(gang.uid for gang in group.composed)
+            return waiting or tuple(part.reservation.uid for part in group.members)
         return () if uid is None else (uid,)
 
     def _admitted(self, whole: Reservation, fences: Fences, going: Set[str]) -> Iterable[Reservation]:

@@ -265,6 +265,7 @@ class Cycle:
         for claimant in (*state.claimants(known=False), *sorted(claimants, key=partial(claims.order, state))):
             if self._spent:
                 return
+            state.deciding = claimant
             vertex, amounts = allocations.promises[claimant]
             known, claim = state.is_claiming(claimant), state.claims[claimant]
             # One that has ended and was started again is nobody to wait for.
@@ -386,6 +387,7 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
     partial = state.partial() if state.growing else {}
     seats, room = joining(state.policy, state.settings), Room(state.allocations, state.fences, state.decider)
     for uid in sorted(state.growing):
+        state.deciding = uid
         allocation, larger = partial.get(uid), None
         # Who is awaited by a booking may take from it what it is to leave there: each time it has more to leave.
         while allocation is not None and (more := grow(allocation, room, state.lets_grow, seats)) is not None:

@@ -219,7 +219,8 @@ class Engine:
         return self.state.backfill.written()
 
     def deciding(self) -> str | None:
-        """Return the uid of the gang at which a cycle failed; None if it did not, or not while it decided about one.
+        """Return the uid of the gang at which a cycle or a question failed; None if none did, or not while it was about
+        one.
 
         What the engine holds is not to be trusted then, until it is reset.
         """
@@ -247,7 +248,10 @@ class Engine:
         """Return why a gang waits, with the numbers of this moment, or why one that has started is no larger; None when
         it lacks nothing.
         """
-        return why_waiting(self.state, uid)
+        self.state.deciding = uid
+        reason = why_waiting(self.state, uid)
+        self.state.deciding = None
+        return reason
 
     def partial(self) -> list[str]:
         """Return the uids of admitted gangs of which pods are still to come."""

@@ -236,6 +236,7 @@ def why_waiting(state: State, uid: str) -> Reason | None:
     if ahead is None and head is not None:
         ahead = head.head
     if ahead is not None and ahead.uid != uid:
+        state.deciding = ahead.uid
         behind = why_waiting(state, ahead.uid)
         text = f"queue {queue.name} is StrictFIFO and its head is {ahead.key}, which waits: {behind}"
         return Reason(Code.BEHIND_HEAD, text)

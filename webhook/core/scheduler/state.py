@@ -75,7 +75,7 @@ class State:
     nodes_seen: int = 0
     """Of these, as of when those were last woken who fitted none (``Capacity.generation``)."""
     deciding: str | None = None
-    """Uid of the gang that is being decided about, so that whoever meets an error knows at which."""
+    """Uid of the gang that is decided about, or was last, so that whoever meets an error knows at which."""
     now: float = 0.0
     """Unix time of the last cycle, or of a follower's last look."""
     out_of_reach: frozenset[str] = frozenset()

@@ -11,18 +11,20 @@ import pytest
 import structlog
 import structlog.testing
 
-from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, PODS, pod_group, queued_cluster, waiting_job, waiting_pod
 from tests.unit.samples import sample
 from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
-from webhook.controllers.loop import reconciler as reconciling
+from webhook.controllers.loop import failed_gangs
 from webhook.core.assignment.decision import Decision
 from webhook.core.notation import names
 from webhook.core.pending.queueing import EquivalenceClass
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
-from webhook.core.reasons.reasons import Code
+from webhook.core.quota.allocations import Allocation
+from webhook.core.reasons.reasons import Code, Reason
+from webhook.core.scheduler import explain, growth
 from webhook.core.scheduler.state import State
 from webhook.jobs.patches import job as patches
 from webhook.kube.api import MERGE_PATCH
@@ -150,11 +152,89 @@ async def test_of_two_replicas_each_fails_once_on_a_gang(monkeypatch: pytest.Mon
         await asyncio.gather(*running, return_exceptions=True)
 
 
+def fail_to_explain(monkeypatch: pytest.MonkeyPatch, *broken: str) -> None:
+    """Have the engine fail whenever it is asked why a job of these names waits."""
+    genuine = explain.why_waiting
+
+    def why_waiting(state: State, uid: str) -> Reason | None:
+        waiting = state.pending.records.get(uid)
+        assert waiting is None or waiting.gang.name not in broken, "an invariant that nobody thought would break"
+        return genuine(state, uid)
+
+    monkeypatch.setattr("webhook.core.scheduler.engine.why_waiting", why_waiting)
+
+
+async def test_a_gang_that_cannot_be_explained_keeps_no_news_of_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_to_explain(monkeypatch, "train")
+    before = sample("tutti_stepped_down_total", why="bug")
+    async with led() as (cluster, _):
+        await cluster.create(waiting_job("train", pods=50))
+        await cluster.create(waiting_job("worse", pods=60))
+        await cluster.create(waiting_job("other"))
+        await asyncio.sleep(20)
+        assert not await suspended(cluster, "other")
+        said = dict(await queued(cluster))
+        assert said["train"].startswith("Unreadable: Tutti failed on this job")
+        assert said["worse"].startswith("ExceedsMaxQuota")
+        await asyncio.sleep(60)
+    assert sample("tutti_stepped_down_total", why="bug") == before + 1
+
+
+async def test_a_follower_that_cannot_explain_a_gang_begins_anew_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with led() as (cluster, parts):
+        follower = reconciler(cluster.api(), Config(), identity="second", clock=LoopClock(), rng=Random(2))
+        running = asyncio.create_task(follower.run())
+        await cluster.create(waiting_job("train", pods=50))
+        await cluster.create(waiting_job("worse", pods=60))
+        await asyncio.sleep(5)
+        uids = {job.name: job.uid for job in follower.view.jobs.values()}
+        fail_to_explain(monkeypatch, "train")
+        assert str(follower.reconciler.reason(uids["train"])).startswith("Tutti failed on this job")
+        held = follower.reconciler.reason(uids["worse"])
+        assert held is not None
+        assert held.code is Code.PENDING_EVALUATION, "what the engine holds is not to be trusted"
+        await asyncio.sleep(1)
+        known = follower.reconciler.reason(uids["worse"])
+        assert known is not None
+        assert known.code is Code.EXCEEDS_MAX_QUOTA
+        assert str(follower.reconciler.reason(uids["train"])).startswith("Tutti failed on this job")
+        assert parts.reconciler.leading
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_running_gang_at_whose_growth_the_engine_fails_runs_on_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    genuine = growth.grow
+
+    def grow(allocation: Allocation, *others: Any) -> Allocation | None:
+        assert allocation.gang is None or allocation.gang.name != "train", "an invariant nobody thought of"
+        return genuine(allocation, *others)
+
+    before = sample("tutti_stepped_down_total", why="bug")
+    async with led() as (cluster, _):
+        await cluster.create(pod_group())
+        await cluster.create(waiting_pod())
+        await asyncio.sleep(5)
+        monkeypatch.setattr("webhook.core.scheduler.cycle.grow", grow)
+        second = waiting_pod()
+        second["metadata"]["name"] = "train-1"
+        await cluster.create(second)
+        await cluster.create(waiting_job("other"))
+        await asyncio.sleep(60)
+        assert not await suspended(cluster, "other")
+        pods = orjson.loads(await cluster.api().request("GET", PODS))["items"]
+        gated = {pod["metadata"]["name"]: bool(pod["spec"].get("schedulingGates")) for pod in pods}
+        assert {name: gated[name] for name in ("train-0", "train-1")} == {"train-0": False, "train-1": True}
+    assert sample("tutti_stepped_down_total", why="bug") == before + 1
+
+
 async def test_many_jobs_of_one_podgroup_are_one_gang_that_failed_and_few_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Or one tenant's would be as many as end the process, in a text as long as they like."""
-    monkeypatch.setattr(reconciling, "FAILED_MAX", 3)
+    monkeypatch.setattr(failed_gangs, "FAILED_MAX", 3)
     fail_on(monkeypatch, "train", "worse")
     genuine = EnsembleEngine.deciding
 
@@ -175,7 +255,7 @@ async def test_many_jobs_of_one_podgroup_are_one_gang_that_failed_and_few_are_na
 
 
 async def test_where_the_engine_fails_on_each_gang_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciling, "FAILED_MAX", 3)
+    monkeypatch.setattr(failed_gangs, "FAILED_MAX", 3)
     fail_on(monkeypatch, *(f"train-{number}" for number in range(5)))
     async with queued_cluster() as cluster:
         parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
@@ -225,6 +305,13 @@ async def test_a_gang_that_its_owner_takes_out_of_the_queue_is_not_counted_as_wa
         await cluster.api().request("PATCH", JOB, body=orjson.dumps(mark), content_type=MERGE_PATCH)
         await asyncio.sleep(5)
         assert waiting() == 0
+
+
+async def queued(cluster: SimulatedCluster) -> list[tuple[str, str]]:
+    """Return what the events of team-a say of jobs that wait: names and notes."""
+    events = await cluster.api().request("GET", "/apis/events.k8s.io/v1/namespaces/team-a/events")
+    items = [each for each in orjson.loads(events)["items"] if each["reason"] == "Queued"]
+    return [(each["regarding"]["name"], each["note"]) for each in items]
 
 
 async def uid(cluster: SimulatedCluster) -> str:
