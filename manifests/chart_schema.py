@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from webhook.config import Config
-from webhook.untyped.forms import Section
+from webhook.untyped.operator_files import Section
 
 Schema = dict[str, Any]
 

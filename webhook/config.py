@@ -24,7 +24,7 @@ from webhook.kueue_settings import (
     WaitForPodsReady,
 )
 from webhook.untyped import yaml_text
-from webhook.untyped.forms import Section, said
+from webhook.untyped.operator_files import Section, said
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Patience = Annotated[float, Field(gt=0, le=LONGEST_SECONDS)]

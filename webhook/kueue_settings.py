@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from webhook.core.notation import quantity
-from webhook.untyped.forms import Section
+from webhook.untyped.operator_files import Section
 
 LONGEST_SECONDS: Final = 2**31 - 1
 """How long a gang may be waited for: as many seconds as Kueue can say."""

@@ -11,7 +11,7 @@ import yaml
 
 from webhook.config import Config
 from webhook.jobs.kinds.registry import with_custom
-from webhook.untyped.forms import Section
+from webhook.untyped.operator_files import Section
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "webhook"

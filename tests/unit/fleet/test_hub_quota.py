@@ -13,7 +13,7 @@ import yaml
 
 from tests.unit.controllers.stage import POLICY
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, Make, Side, fleet, plain_job, pytorch_job, suspend
-from webhook.commands.show.placed import lines
+from webhook.commands.show.dispatched import lines
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.members.copies import dispatch_of

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
-from webhook.commands.show.placed import lines
+from webhook.commands.show.dispatched import lines
 from webhook.errors import ApiError, Conflict, Forbidden, Invalid, Unavailable
 from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS
 from webhook.fleet.jobs.leaving import AGAIN_SECONDS, LONG_SECONDS, LOOK_SECONDS, kept_by

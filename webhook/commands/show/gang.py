@@ -9,7 +9,7 @@ from rich.table import Table
 
 from webhook.clock import SystemClock
 from webhook.commands import terminal
-from webhook.commands.show.placed import Lines, placed
+from webhook.commands.show.dispatched import Lines, dispatched
 from webhook.commands.show.reading import default_namespace, workloads_of
 from webhook.core.notation.counted import counted
 from webhook.core.notation.counted_jobs import resource_text
@@ -23,7 +23,7 @@ async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> N
     """Print where ``job`` (KIND/NAME) stands and why. Raises ApiError with a sentence when that cannot be known."""
     async with terminal.cluster(kubeconfig) as api:
         where = namespace or default_namespace(kubeconfig)
-        in_members = await placed(api, job, where)
+        in_members = await dispatched(api, job, where)
         try:
             found = await workloads_of(api, job, where)
         except WrongName:

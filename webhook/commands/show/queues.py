@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from webhook.commands import terminal
-from webhook.commands.show.outside import outside
 from webhook.commands.show.queue import find_queues, print_queue
 from webhook.commands.show.reading import default_namespace, visible_queues
+from webhook.commands.show.uncharged import uncharged
 from webhook.core.notation.counted_jobs import resource_text
 from webhook.visibility.http.group import FULL_NAME, Document
 
@@ -37,7 +37,7 @@ async def show(
     """
     async with terminal.cluster(kubeconfig) as api:
         documents = await visible_queues(api, namespace or default_namespace(kubeconfig))
-        beside = await outside(api) if output == "table" and name is None else None
+        beside = await uncharged(api) if output == "table" and name is None else None
     if name is not None:
         documents = find_queues(documents, name, namespace)
         if output == "table":

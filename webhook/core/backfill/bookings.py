@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.backfill.timetable import Booking, Timetable
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 
 

@@ -6,7 +6,7 @@ from math import inf
 
 from webhook.core.backfill.bookings import Head, head_at, owns
 from webhook.core.backfill.timetable import Booking, Start, Timetable
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor

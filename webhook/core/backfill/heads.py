@@ -6,8 +6,8 @@ nodes hold up would keep everybody out from now on, for as long as that takes.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.pending.pending_queues import PendingQueues
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.fences import Fences
 from webhook.core.reasons.wake_keys import BeforeHeads

@@ -35,8 +35,8 @@ from webhook.core.backfill.heads import Heads, before_heads, waits_for_quota
 from webhook.core.backfill.timetable import Booking, Start, Timetable
 from webhook.core.ledger.record import Booked
 from webhook.core.notation.amounts import FlavorResource
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.pending.pending_queues import PendingQueues
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Vertex

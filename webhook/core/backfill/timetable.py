@@ -15,7 +15,7 @@ from operator import itemgetter
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.assignment.request import ClassKey
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 from webhook.core.reasons.reasons import Code

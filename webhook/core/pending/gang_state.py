@@ -1,7 +1,7 @@
 """The state of each gang in the engine, and all that may change it. Names are kube-scheduler's where it has one.
 
 ``TRANSITIONS`` is the whole of it: what happens, from which states, into which. Gangs of one queue that ask the same
-are an equivalence class and are active or unschedulable together: the class has that state (``queueing``).
+are an equivalence class and are active or unschedulable together: the class has that state (``pending_queue``).
 """
 
 from collections.abc import Mapping

@@ -17,7 +17,7 @@ from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.eligibility import why_closed, why_ineligible
 from webhook.core.pending.gang_state import ALLOWED, Event, GangState
 from webhook.core.pending.keyed_heap import KeyedHeap
-from webhook.core.pending.queueing import EquivalenceClass, PendingGang, PendingQueue, class_key
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingGang, PendingQueue, class_key
 from webhook.core.pending.wake_index import Bottleneck, BottleneckOrder, Need, WakeIndex
 from webhook.core.quota.tree import QuotaTree, Vertex
 from webhook.core.reasons.reasons import Reason

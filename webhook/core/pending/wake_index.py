@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Vertex
 from webhook.core.reasons.wake_keys import Freed, WakeKey
 

@@ -1,8 +1,8 @@
 """Where a gang goes: all its pods at once, or nothing.
 
 One shape: counting is exact. A gang fits if and only if the nodes together hold its pods. Several shapes: by decreasing
-dominant share, each placed after those before it, and if that fails by a short search (``search``). A "yes" comes with
-the places; a "no" may be wrong where the shapes compete for many nodes.
+dominant share, each placed after those before it, and if that fails by a short search (``backtracking``). A "yes" comes
+with the places; a "no" may be wrong where the shapes compete for many nodes.
 
 Best fit, by Kueue's rule for domains (``near`` has those): where one node holds all that is left, the one that holds
 fewest such pods; else the one that holds most. So holes are filled first and wide gangs stand close together.
@@ -17,10 +17,10 @@ from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.amounts import Amounts
+from webhook.core.placement.backtracking import search
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.near import in_order, levels_of, place_near, units
 from webhook.core.placement.overlay import Asked, Overlay
-from webhook.core.placement.search import search
 
 
 def place(

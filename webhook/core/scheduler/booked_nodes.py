@@ -24,7 +24,7 @@ from webhook.core.ledger.record import Claim, Reservation, with_places
 from webhook.core.model.gang import Gang
 from webhook.core.nodes.claimed import Claimed
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocation

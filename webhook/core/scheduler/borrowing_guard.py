@@ -23,8 +23,8 @@ from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.flavors import Judge, Mode, Verdict, assign
 from webhook.core.model.policy import Queue
 from webhook.core.notation.amounts import FlavorResource
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.pending.pending_queues import PendingQueues
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex

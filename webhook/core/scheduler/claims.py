@@ -19,7 +19,7 @@ from webhook.core.model.gang import PodSet
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.claimed import Claimed
 from webhook.core.nodes.shape import shape_of
-from webhook.core.pending.queueing import PendingGang, PendingQueue
+from webhook.core.pending.pending_queue import PendingGang, PendingQueue
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.tree import AmountsByFlavor, Vertex

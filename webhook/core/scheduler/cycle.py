@@ -19,7 +19,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import StopPolicy
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.tree import AmountsByFlavor, Vertex

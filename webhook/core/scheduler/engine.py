@@ -22,7 +22,7 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.gang_state import GangState
-from webhook.core.pending.queueing import class_key
+from webhook.core.pending.pending_queue import class_key
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.usage_decay import LocalName

@@ -19,7 +19,7 @@ from webhook.core.notation.counted import counted
 from webhook.core.notation.moments import time_text
 from webhook.core.notation.problem import some
 from webhook.core.pending.gang_state import GangState
-from webhook.core.pending.queueing import EquivalenceClass, PendingGang
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingGang
 from webhook.core.placement.beyond import beyond
 from webhook.core.placement.explain import misplaced, why_misplaced
 from webhook.core.placement.holders import holders

@@ -13,7 +13,7 @@ from webhook.core.assignment.decision import Decision
 from webhook.core.assignment.fair_sharing import Share, share
 from webhook.core.assignment.preemption import within_nominal
 from webhook.core.pending.keyed_heap import KeyedHeap
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.quota.tree import Usage, Vertex
 
 

@@ -12,7 +12,7 @@ from webhook.core.assignment.flavors import Mode
 from webhook.core.backfill.heads import before_heads
 from webhook.core.model.policy import PreemptionPolicy
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.pending.wake_index import BottleneckOrder, Need
 from webhook.core.placement.beyond import beyond
 from webhook.core.placement.misplaced import Misplaced

@@ -19,8 +19,8 @@ from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.gang_state import GangState
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.pending.pending_queues import PendingQueues
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
 from webhook.core.placement.ceilings import Ceilings
 from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences

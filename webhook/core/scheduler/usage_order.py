@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from webhook.core.model.gang import Gang
 from webhook.core.notation.amounts import FlavorResource
+from webhook.core.pending.pending_queue import PendingQueue
 from webhook.core.pending.pending_queues import PendingQueues
-from webhook.core.pending.queueing import PendingQueue
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.usage_decay import DecayedUsage, LocalName, local_name
 

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from webhook.core.notation.problem import Problem, Unreadable
 from webhook.errors import WrongInput
 from webhook.untyped import yaml_text
-from webhook.untyped.forms import Section, problems_of
+from webhook.untyped.operator_files import Section, problems_of
 
 SHIPPED: Final = "compute_classes.yaml"
 _SIZES_FIX: Final = "write GiB as '2-16', '32/64/128' or 1800"

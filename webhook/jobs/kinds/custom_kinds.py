@@ -35,7 +35,7 @@ from webhook.jobs.kinds.kind import (
     TemplateChange,
 )
 from webhook.untyped import paths
-from webhook.untyped.forms import Amounts, Section, problems_of
+from webhook.untyped.operator_files import Amounts, Section, problems_of
 from webhook.untyped.paths import Path
 
 

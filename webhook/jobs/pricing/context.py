@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from webhook.jobs.pricing.injections import AddedContainer
-from webhook.untyped.forms import Section
+from webhook.untyped.operator_files import Section
 
 CONTEXT_PATHS: Final = {
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from webhook.untyped.forms import Amounts, Section
+from webhook.untyped.operator_files import Amounts, Section
 from webhook.untyped.values import mappings
 
 _LISTS: Final = ("containers", "initContainers")

@@ -12,7 +12,7 @@ from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.ledger.record import reserve
 from webhook.core.model.policy import PreemptionPolicy
 from webhook.core.notation.amounts import FlavorResource
-from webhook.core.pending.queueing import EquivalenceClass, PendingQueue
+from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.tree import AmountsByFlavor, Usage
 from webhook.core.reasons.barriers import StopsNobody, reason_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webhook.core.model.gang import Gang
-from webhook.core.pending.queueing import EquivalenceClass, OrderKey
+from webhook.core.pending.pending_queue import EquivalenceClass, OrderKey
 from webhook.core.quota.tree import Vertex
 from webhook.core.reasons.reasons import Reason
 

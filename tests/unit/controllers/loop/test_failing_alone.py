@@ -20,7 +20,7 @@ from webhook.config import Config
 from webhook.controllers.loop import failed_gangs
 from webhook.core.assignment.decision import Decision
 from webhook.core.notation import names
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.quota.allocations import Allocation
 from webhook.core.reasons.reasons import Code, Reason

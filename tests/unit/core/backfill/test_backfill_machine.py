@@ -20,7 +20,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Cohort, Queue, Strategy
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.notation.quantity import MILLI
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.quota.tree import Usage, Vertex
 from webhook.core.scheduler.plan import Plan
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from webhook.core.model.gang import Gang, Nearness, PodPrice, PodSet, Requirement, Toleration
-from webhook.core.pending.queueing import class_key
+from webhook.core.pending.pending_queue import class_key
 
 POD_SET = PodSet("main", 2, PodPrice({"cpu": 1000}))
 OTHERS: dict[str, Any] = {

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.core.pod_group.test_ensemble_engine import Shared, job
 from tests.unit.core.worlds import gang, queue
 from webhook.core.assignment.decision import Decision
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.scheduler.state import State
 
 

@@ -15,7 +15,7 @@ from webhook.core.ledger.record import Claim, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Preemption, PreemptionPolicy, Strategy
 from webhook.core.model.settings import EngineSettings
-from webhook.core.pending.queueing import EquivalenceClass
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 

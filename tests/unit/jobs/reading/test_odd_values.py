@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.jobs.objects_of_kinds import NAMES, load, record_of
 from webhook.core.nodes.shape import shape_of
-from webhook.core.pending.queueing import class_key
+from webhook.core.pending.pending_queue import class_key
 
 ODD = (None, -5, 1.5, True, "x", [], ["a"], [{}], {}, {"a": 1}, {"a": []})
 Place = tuple[str | int, ...]

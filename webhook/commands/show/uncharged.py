@@ -23,7 +23,7 @@ DEPTH: Final = 5
 _RUNNING: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-async def outside(api: Api) -> str | None:
+async def uncharged(api: Api) -> str | None:
     """Return what pods of no gang hold of devices, as a sentence; None where that is nothing, or cannot be seen."""
     try:
         # The pods of a gang that ran before Tutti bear no label of it.

@@ -24,7 +24,7 @@ _WORDS: Final = {
 }
 
 
-async def placed(api: Api, job: str, namespace: str) -> Lines | None:
+async def dispatched(api: Api, job: str, namespace: str) -> Lines | None:
     """Return where ``job`` (KIND/NAME) is among the members; None where no hub places it, or it cannot be read."""
     kind, name = kind_and_name(job)
     known = by_name(kind)

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from tests.unit.commands.test_views import Answers
 from tests.unit.visibility.world import World
+from webhook.commands.show.dispatched import dispatched
 from webhook.commands.show.gang import print_placed, print_workload
-from webhook.commands.show.placed import placed
 from webhook.commands.show.reading import workloads_of
 from webhook.core.notation import names
 from webhook.errors import Forbidden
@@ -86,11 +86,11 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
 async def test_each_phase_names_the_member_and_why_not_the_others(
     found: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    assert await placed(Answers(**{PATH: found}), "job/train", "team-vision") == expected  # type: ignore[arg-type]
+    assert await dispatched(Answers(**{PATH: found}), "job/train", "team-vision") == expected  # type: ignore[arg-type]
 
 
 async def test_a_broken_record_is_said_to_be_one() -> None:
-    ((name, text),) = await placed(Answers(**{PATH: job("{")}), "job/train", "team-vision") or ()  # type: ignore[arg-type]
+    ((name, text),) = await dispatched(Answers(**{PATH: job("{")}), "job/train", "team-vision") or ()  # type: ignore[arg-type]
     assert name == "member"
     assert names.DISPATCH in text
     assert "DispatchUnreadable" in text
@@ -100,7 +100,7 @@ async def test_a_broken_record_is_said_to_be_one() -> None:
     "found", [job(managedBy="x.io/y"), job(managedBy=None), Forbidden(403, "Forbidden", "no")], ids=str
 )
 async def test_of_a_job_that_no_hub_places_or_that_one_may_not_read_nothing_is_said(found: Any) -> None:
-    assert await placed(Answers(**{PATH: found}), "job/train", "team-vision") is None  # type: ignore[arg-type]
+    assert await dispatched(Answers(**{PATH: found}), "job/train", "team-vision") is None  # type: ignore[arg-type]
 
 
 async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
@@ -114,7 +114,7 @@ async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
         Console(file=out, width=160),
         document,
         world.now,
-        await placed(api, "job/train", "team-vision"),  # type: ignore[arg-type]
+        await dispatched(api, "job/train", "team-vision"),  # type: ignore[arg-type]
     )
     assert "member     left has it" in out.getvalue()
     assert f"elsewhere  {WHY}" in out.getvalue()

@@ -10,7 +10,7 @@ import pytest
 
 from webhook.commands import terminal
 from webhook.commands.show import queues
-from webhook.commands.show.outside import PODS_MAX, outside
+from webhook.commands.show.uncharged import PODS_MAX, uncharged
 from webhook.errors import Forbidden
 from webhook.visibility.http.group import JOB_UID_LABEL, ROOT
 
@@ -63,7 +63,7 @@ class Cluster:
 
 
 async def told(*pages: list[dict[str, Any]]) -> str | None:
-    return await outside(Cluster(*pages))
+    return await uncharged(Cluster(*pages))
 
 
 async def test_devices_of_pods_without_a_gang_are_added_up_by_who_made_them() -> None:
@@ -92,7 +92,7 @@ async def test_more_pods_than_are_looked_at_are_said_to_be_more() -> None:
 
 async def test_pods_of_gangs_and_those_that_ended_are_left_to_the_api_server() -> None:
     cluster = Cluster([])
-    await outside(cluster)
+    await uncharged(cluster)
     assert cluster.asked[0]["labelSelector"] == "!tutti.dev/gang"
     assert cluster.asked[0]["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -105,7 +105,7 @@ async def test_who_may_not_see_it_is_not_told(path: str) -> None:
                 raise Forbidden(403, "Forbidden", "no")
             return await super().request(method, asked, **more)
 
-    assert await outside(Closed([pod("a", 1)])) is None
+    assert await uncharged(Closed([pod("a", 1)])) is None
 
 
 @asynccontextmanager
