@@ -19,8 +19,8 @@ dashboards; what to do about an alert is in [on call](on-call.md). This page is 
 Amounts are in units of the resource (cores, bytes, devices). Only the leader has series by queue and cohort, so that
 a sum over replicas counts nothing twice. The first {metrics.QUEUES_MAX} queues and cohorts by name, and the first
 {metrics.CLASSES_MAX} priority classes, have series of their own; the others share `{metrics.OTHERS}`.
-`priority_class` is the first class by name with the gang's priority, or empty if there is none. Quota has no names on
-it, so what is borrowed is spread over those that leave quota idle, in proportion to what they leave.
+`priority_class` is the first class by name with the gang's priority, or empty if there is none. What is borrowed
+has no single lender, so it is attributed to all that leave quota idle, in proportion to what they leave.
 """
 
 
