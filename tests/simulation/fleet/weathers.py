@@ -389,21 +389,26 @@ class HubSetBack(OneFault):
         if phase is DispatchPhase.GRANTED:
             member = self.chance.choice([record.member for record in gone_on.values()] or [member])
             self._cut(member, self.chance.choice(FAULTS))
-        bumped = self.chance.random() < 0.5
-        if bumped:
-            # Nothing shows that to a hub that runs on, so it is to be started again.
+        bumped, restarts = self.chance.choice(((False, False), (True, False), (True, True)))
+        if restarts:
             self._kill_hubs()
         self.rules.records_lost = True
         side.cluster.restore(backup, bumped=bumped)
+        if bumped and not restarts:
+            # Then only what they say of their gangs has gone back.
+            await asyncio.gather(*(self._label(kind, job["metadata"]["name"]) for kind, job in list(jobs(side))))
         await asyncio.sleep(self.chance.uniform(0, 40))
         found = {name: self._copies(name) for name in self.world.members}
         self.states[member] = Fault.PASS
-        await asyncio.sleep(CONTACT_SECONDS + bumped * RESTART_SECONDS)
+        await asyncio.sleep(CONTACT_SECONDS + restarts * RESTART_SECONDS)
         await self._check_settled(found)
         # Pods whose copy has gone are named by no record, and waited for.
         await asyncio.sleep(LINGERS_SECONDS)
         self.rules.records_lost = False
         self.rules.look()
+
+    async def _label(self, kind: str, name: str) -> None:
+        await self.world.hub.patch(kind.partition(".")[0], name, {"metadata": {"labels": {"restored": "yes"}}})
 
 
 def _notes(job: Json) -> Json:

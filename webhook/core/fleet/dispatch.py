@@ -53,6 +53,10 @@ class DispatchPhase(StrEnum):
     RECALLED = "recalled"
 
 
+_OF_ONE_OFFER: Final = (DispatchPhase.OFFERED, DispatchPhase.GRANTED, DispatchPhase.RECALLED, DispatchPhase.NOWHERE)
+"""In which order a gang goes through them; those may be left out that it does not need."""
+
+
 class Event(StrEnum):
     """What changes a dispatch."""
 
@@ -123,6 +127,13 @@ class Dispatch:
     def holds(self) -> bool:
         """Whether pods of it may exist in a member."""
         return self.phase in (DispatchPhase.GRANTED, DispatchPhase.RECALLED)
+
+    def may_follow(self, before: "Dispatch") -> bool:
+        """Return whether the record of a gang that was ``before`` may say this now; if not, it was set back."""
+        if self.offer != before.offer:
+            return self.offer > before.offer
+        is_adopted = before.phase is DispatchPhase.NOWHERE and self.holds
+        return is_adopted or _OF_ONE_OFFER.index(self.phase) >= _OF_ONE_OFFER.index(before.phase)
 
     def offered(self, epoch: int, member: str, cluster: str, why: str = "") -> "Dispatch":
         """Return it offered to ``member``, by a number that no earlier offer of this gang had.

@@ -40,7 +40,6 @@ from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.copies import (
     copy_made,
-    dispatch_of,
     stops_nobody,
     why_over,
     why_unwanted,
@@ -120,7 +119,7 @@ class FleetJob:
             found, ahead = await self._look_twice(before)
             # The member first, the record after it: what the record does not say then was not decided before the look.
             job = await self.own.read(is_written=is_written_first(before, None if found is None else found.sight))
-            dispatch = self.own.record = dispatch_of(job)
+            dispatch = self.own.take(job)
             if settled := replace(dispatch, why="", waits="") == replace(before, why="", waits=""):
                 break
         self.waits_for = dispatch.member if dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.RECALLED) else ""

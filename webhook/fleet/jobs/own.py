@@ -50,6 +50,8 @@ class OwnJob:
         self.last_read = LastRead()
         self.record = NOWHERE
         """As it was read at the last look or written since: it says where to look first."""
+        self._taken = "", 0
+        """Uid of the job of which that is, and how often its server had been set back then."""
         self.known: dict[str, Any] | None = None
         """As a watch has shown it, or as it was when an offer or a grant was stored on it."""
 
@@ -68,6 +70,18 @@ class OwnJob:
             job = orjson.loads(await self._fleet.api.request("GET", self._path))
         self._note_version(job)
         return job
+
+    def take(self, job: Mapping[str, Any]) -> Dispatch:
+        """Return the record of a job as it was just read. Raises UnreadableRecord.
+
+        A record never goes back by itself. Where etcd's versions were raised after a restore, or the job was written
+        to since, nothing else shows that the hub's cluster was set back.
+        """
+        dispatch, before, taken = dispatch_of(job), self.record, (job["metadata"]["uid"], self._fleet.set_backs)
+        if taken == self._taken and not dispatch.may_follow(before):
+            self._fleet.begin_again(int(job["metadata"]["resourceVersion"]))
+        self.record, self._taken = dispatch, (taken[0], self._fleet.set_backs)
+        return dispatch
 
     async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> dict[str, Any]:
         """Store the record, if the job is still as it was read; return the job as it is then.

@@ -57,6 +57,28 @@ def drawn() -> Iterator[tuple[DispatchPhase, Event, str]]:
         yield from ((DispatchPhase(phase), Event(event), follows) for event, follows in zip(events, after, strict=True))
 
 
+@pytest.mark.parametrize(("phase", "event"), [(phase, event) for phase, event, follows in drawn() if follows != "-"])
+def test_what_follows_shows_no_set_back(phase: DispatchPhase, event: Event) -> None:
+    assert BY[event](IN[phase]).may_follow(IN[phase])
+
+
+def test_a_record_that_goes_back_shows_a_set_back() -> None:
+    recalled = GRANTED.recalled("over")
+    told = [
+        NOWHERE,
+        OFFERED,
+        GRANTED,
+        recalled,
+        recalled.proven_gone(),
+        recalled.proven_gone().offered(3, "b", "other"),
+    ]
+    for number, earlier in enumerate(told):
+        for later in told[number + 1 :]:
+            assert later.may_follow(earlier)
+            # Somebody's word that a member is lost may be wrong: what it has is adopted.
+            assert earlier.may_follow(later) == (later == recalled.proven_gone() and earlier.holds)
+
+
 @pytest.mark.parametrize(("phase", "event", "follows"), list(drawn()))
 def test_what_may_follow_what_is_the_one_table(phase: DispatchPhase, event: Event, follows: str) -> None:
     assert TRANSITIONS.get((phase, event), "-") == follows
