@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.commands.show.dispatched import lines
-from webhook.errors import ApiError, Conflict, Forbidden, Invalid, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS
 from webhook.fleet.jobs.leaving import AGAIN_SECONDS, LONG_SECONDS, LOOK_SECONDS, kept_by
 from webhook.fleet.members.copies import dispatch_of
@@ -21,8 +21,23 @@ REFUSALS = [
     Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
     Unavailable(504, "Timeout", "request did not complete within the allotted timeout on Thursdays"),
     Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request: no deletions on Thursdays'),
+    NotFound(404, "NotFound", 'admission webhook "their.policy" denied the request: no deletions on Thursdays'),
+    Unavailable(429, "TooManyRequests", 'admission webhook "their.policy" denied the request: none on Thursdays'),
+    Unavailable(503, "ServiceUnavailable", 'admission webhook "their.policy" denied the request: none on Thursdays'),
+    Forbidden(401, "Unauthorized", 'admission webhook "their.policy" denied the request: none on Thursdays'),
 ]
-PERMIT_REFUSALS = [each for each in REFUSALS if not isinstance(each, Invalid)]
+WHY = [
+    "by a policy",
+    "by a schema",
+    "for want of a webhook",
+    "for a webhook that hangs",
+    "as if it had moved on",
+    "as if it were gone",
+    "as if there were too many",
+    "as if nobody answered",
+    "as if nobody knew the hub",
+]
+REFUSED = pytest.mark.parametrize("answer", REFUSALS, ids=WHY)
 
 
 async def runs(world: Fleet) -> bool:
@@ -57,11 +72,7 @@ def refuse(world: Fleet, method: str, answer: ApiError) -> list[str]:
     return asked
 
 
-@pytest.mark.parametrize(
-    "answer",
-    REFUSALS,
-    ids=["by a policy", "by a schema", "for want of a webhook", "for a webhook that hangs", "as if it had moved on"],
-)
+@REFUSED
 async def test_a_refused_deletion_is_told_at_once_and_tried_now_and_then_until_it_is_not(answer: ApiError) -> None:
     async with fleet("a", "b") as world:
         await world.hub.cluster.create(plain_job(runtime="6000s"))
@@ -79,11 +90,7 @@ async def test_a_refused_deletion_is_told_at_once_and_tried_now_and_then_until_i
         await world.until(lambda: gone(world), 60)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    PERMIT_REFUSALS,
-    ids=["by a policy", "for want of a webhook", "for a webhook that hangs", "as if it moved on"],
-)
+@REFUSED
 async def test_a_refused_permit_is_tried_now_and_then(answer: ApiError) -> None:
     async with fleet("a") as world:
         asked = refuse(world, "PATCH", answer)
@@ -92,11 +99,7 @@ async def test_a_refused_permit_is_tried_now_and_then(answer: ApiError) -> None:
         assert 1 < len(asked) <= 60 / REFUSED_SECONDS + 4
 
 
-@pytest.mark.parametrize(
-    "answer",
-    PERMIT_REFUSALS,
-    ids=["by a policy", "for want of a webhook", "for a webhook that hangs", "as if it moved on"],
-)
+@REFUSED
 async def test_a_gang_whose_permit_is_refused_goes_to_another_member_and_says_why(answer: ApiError) -> None:
     async with fleet("a", "b") as world:
         asked = refuse(world, "PATCH", answer)

@@ -130,6 +130,10 @@ REFUSALS = [
     Unavailable(504, "Timeout", "request did not complete within the allotted timeout on Thursdays"),
     NotFound(404, "NotFound", 'namespaces "team-a" not found on Thursdays'),
     Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request: no copies on Thursdays'),
+    Conflict(409, "AlreadyExists", 'admission webhook "their.policy" denied the request: one is enough on Thursdays'),
+    Unavailable(429, "TooManyRequests", 'admission webhook "their.policy" denied the request: not on Thursdays'),
+    Unavailable(503, "ServiceUnavailable", 'admission webhook "their.policy" denied the request: not on Thursdays'),
+    Forbidden(401, "Unauthorized", 'admission webhook "their.policy" denied the request: not on Thursdays'),
 ]
 WHY = [
     "by a policy",
@@ -137,7 +141,11 @@ WHY = [
     "for want of a webhook",
     "for a webhook that hangs",
     "for want of a namespace",
+    "as if it had moved on",
     "as if it were there",
+    "as if there were too many",
+    "as if nobody answered",
+    "as if nobody knew the hub",
 ]
 REFUSED = pytest.mark.parametrize("answer", REFUSALS, ids=WHY)
 

@@ -7,7 +7,7 @@ member that does not answer gives no sight, and is not asked again for a moment:
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -23,8 +23,8 @@ from webhook.core.fleet.silence import Heard
 from webhook.core.ledger.pages import Found
 from webhook.core.notation import names
 from webhook.core.reasons import neighbours
-from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooLarge, Unavailable
-from webhook.fleet.members import answers
+from webhook.errors import ApiError, NotFound, TooLarge, Unavailable
+from webhook.fleet.members import answers, words
 from webhook.fleet.members.copies import (
     FoundCopy,
     JobName,
@@ -53,17 +53,10 @@ REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
 COPIES_MAX: Final = 50_000
 """Of all kinds in one member, that one sweep looks at; each takes about a kilobyte of memory."""
-HUNG: Final = 504
-FAILED: Final = (500, HUNG)
-"""HTTP statuses by which an API server itself says that something behind it failed, or did not answer in time."""
 SOONER: Final[Mapping[str, str]] = {"timeout": f"{ANSWER_SECONDS - 0.5:g}s"}
 """Has an API server give up a write before the hub does, and so say that something behind it hangs."""
-UNAUTHORIZED: Final = 401
-WORDS: Final = (Conflict, Forbidden, Invalid, NotFound, TooLarge)
-"""Answers to a write that say of it alone why it is not stored, but for a token that nobody knows."""
 PROMISED_SECONDS: Final = 60.0
 """A promise counts when it was given for a renewal no older than this, nor later by a clock that was set back since."""
-_TAKEN: Final = "AlreadyExists"
 _JSON: Final = "application/json"
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
@@ -287,8 +280,8 @@ class Member:
 
     async def create(self, kind: JobKind, copy: Mapping[str, Any]) -> Written | None:
         """Create a copy; None where one of that name is there already, which is to be looked at again."""
-        path = object_path(kind, copy["metadata"]["namespace"], "")
-        return await self._write("POST", path.rstrip("/"), orjson.dumps(copy))
+        path, name = object_path(kind, copy["metadata"]["namespace"], ""), copy["metadata"]["name"]
+        return await self._write("POST", path.rstrip("/"), orjson.dumps(copy), name=name)
 
     async def permit(self, kind: JobKind, namespace: str, name: str, job: str, dispatch: Dispatch) -> Written | None:
         """Write the permit of a granted copy, bound to the uid and the version in the record (rule P1).
@@ -332,7 +325,7 @@ class Member:
             return await self._sent("PATCH", f"{_LEASES}/{name}", orjson.dumps(renewed), MERGE_PATCH)
         except NotFound:
             made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, **renewed}
-            await self._write("POST", _LEASES, orjson.dumps(made))
+            await self._write("POST", _LEASES, orjson.dumps(made), name=name)
             return None
         except ApiError as error:
             raise Refused(f"{self.name} does not let this hub renew the Lease {name}: {error}") from error
@@ -398,36 +391,42 @@ class Member:
             raise NoAnswer(f"{self.name}: its answer is not an object: {error}") from error
         return found if isinstance(found, dict) else None
 
-    async def _stands(self, path: str, only: tuple[str, str]) -> bool:
-        """Return whether an object is still as a write was bound to, so that what was called a conflict is a refusal.
+    async def _refuses(self, error: ApiError, method: str, where: str, only: tuple[str, str] | None) -> bool:
+        """Return whether a write was refused; False where what it was for is to be read again.
 
-        An admission webhook may refuse by any status.
+        An admission webhook may refuse by any status: so it is seen whether that fits what is there. Raises NoAnswer
+        where reads are not answered either.
         """
-        metadata = paths.find_mapping(await self._get(path), ("metadata",))
+        if not words.may_be_of_the_object(error, method):
+            if not words.is_of_the_write(error):
+                await self._get(where)
+            return True
+        metadata = paths.find_mapping(await self._get(where), ("metadata",))
+        if only is None:
+            return not metadata
         is_there = metadata.get("uid") == only[0] and metadata.get("deletionTimestamp") is None
         return is_there and only[1] in ("", metadata.get("resourceVersion"))
 
     async def _write(
-        self, method: str, path: str, body: bytes, content_type: str = _JSON, only: tuple[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        content_type: str = _JSON,
+        only: tuple[str, str] | None = None,
+        *,
+        name: str = "",
     ) -> Written | None:
         """Return what is stored; None where it is to be read again. Raises NoAnswer, Refused.
 
-        ``only`` is the uid that it is bound to, and the version if that is not empty.
+        ``only`` is the uid that it is bound to, and the version if that is not empty; ``name`` that of what is made.
         """
         try:
-            answer = await self._sent(method, path, body, content_type)
-        except (Conflict, Forbidden, Invalid, NotFound, Unavailable) as error:
-            # That an object is not there, or not as it was read, is a word of its own only where it was to be made.
-            is_word = isinstance(error, Invalid | NotFound) and method == "POST"
-            is_word |= isinstance(error, Invalid) and method == "DELETE"
-            is_word |= isinstance(error, Conflict) and method == "POST" and error.reason != _TAKEN
-            is_word |= isinstance(error, Conflict) and only is not None and await self._stands(path, only)
-            if is_word or isinstance(error, Forbidden | Unavailable):
+            answer = await self._sent(method, path, body, content_type, of_itself=True)
+        except ApiError as error:
+            if await self._refuses(error, method, f"{path}/{name}" if name else path, only):
                 log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
-                # Where its kind is missing there, only the path says which; nor does it say what hangs.
-                more = f" at {path}" if isinstance(error, NotFound) else ""
-                more += "; an admission webhook there may hang" if error.status == HUNG else ""
-                raise Refused(f"{error}{more}"[:REASON_CHARACTERS]) from error
+                raise Refused(words.told(error, path)[:REASON_CHARACTERS]) from error
             # Taken, or the copy moved on or is gone: it is read again before anything else is decided.
             log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
             return None
@@ -437,23 +436,25 @@ class Member:
             raise NoAnswer(f"{self.name}: its answer is not an object: {error}") from error
         return Written(*(text(paths.find(stored, ("metadata", key))) for key in Written._fields))
 
-    def _sent(self, method: str, path: str, body: bytes, content_type: str) -> Awaitable[bytes]:
+    def _sent(
+        self, method: str, path: str, body: bytes, content_type: str, *, of_itself: bool = False
+    ) -> Awaitable[bytes]:
         """Write; of what is stored the metadata is answered. Raises NoAnswer, and what is an answer too."""
         how: dict[str, Any] = {"query": SOONER, "accept": METADATA, "timeout_seconds": ANSWER_SECONDS}
         written = self._api.request(method, path, body=body, content_type=content_type, **how)
-        return self._asked(written, WORDS, is_write=True)
+        return self._asked(written, words.is_of_the_write, of_itself=of_itself)
 
     async def _asked(
         self,
         request: Awaitable[bytes],
-        refusals: tuple[type[ApiError], ...] = (Conflict, Invalid, NotFound, TooLarge),
+        is_answer: Callable[[ApiError], bool] = words.is_of_the_read,
         *,
         may_be_slow: bool = False,
-        is_write: bool = False,
+        of_itself: bool = False,
     ) -> bytes:
         """Return the answer of a member that is not resting. Raises NoAnswer, and what is an answer too.
 
-        Of a write that is Unavailable too where the API server says that it failed: an admission webhook may be down.
+        ``of_itself``: and whatever may be said of this request alone, though nobody knows: it is not noted.
         """
         if self.health.rests:
             if hasattr(request, "close"):
@@ -468,9 +469,10 @@ class Member:
             self.health.note(f"no answer in {ANSWER_SECONDS:.0f} s")
             raise NoAnswer(f"{self.name}: no answer in {ANSWER_SECONDS:.0f} s") from error
         except ApiError as error:
-            is_word = isinstance(error, refusals) and error.status != UNAUTHORIZED
-            if is_word or (is_write and error.status in FAILED):
+            if is_answer(error):
                 self.health.note("")
+                raise
+            if of_itself and error.status:
                 raise
             if isinstance(error, Unavailable):
                 self.health.rest()
