@@ -28,11 +28,20 @@ class Fault(StrEnum):
     HANGS = "hangs"
     """Something behind the API server hangs at each write, as it says in time; every other one is stored all the same.
     """
+    DENIED = "denied"
+    """An admission webhook there refuses each write of a job, by one status after another that a server has for itself.
+    """
 
 
 SILENT = (Fault.BLACK_HOLE, Fault.LOST_REPLIES, Fault.HALF_OPEN)
 SLOW_SECONDS = ANSWER_SECONDS - 0.2
 HANGS_SECONDS = ANSWER_SECONDS - 0.5
+DENIALS: tuple[tuple[type[errors.ApiError], int], ...] = (
+    (errors.Conflict, 409),
+    (errors.Unavailable, 429),
+    (errors.NotFound, 404),
+    (errors.Unavailable, 503),
+)
 
 
 class Link:
@@ -57,6 +66,7 @@ class Link:
         """What becomes of what this process alone sends over it; None: the same as of what all others send."""
         self._hung = 0
         """Writes that something behind the API server has kept."""
+        self._denied = 0
         self.astray: SimulatedApi | None = None
         """Another cluster that answers in its place."""
 
@@ -85,6 +95,10 @@ class Link:
             raise _unknown(f"{method} {path}: no answer in time", write)
         if write and self.fault is Fault.HANGS:
             return await self._hangs(method, path, how)
+        if write and self.fault is Fault.DENIED and "jobs" in path:
+            self._denied += 1
+            kind, code = DENIALS[self._denied % len(DENIALS)]
+            raise kind(code, "", "admission webhook denied the request")
         answer = await (self.astray or self._api).request(method, path, timeout_seconds=timeout_seconds, **how)
         # The link may have changed while the request was under way.
         if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):

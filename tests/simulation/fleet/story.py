@@ -34,7 +34,7 @@ CUT_SECONDS = (0.5, 8.0)
 CRASH = 0.0015
 """How likely a hub dies just before or just after one of its writes."""
 HUB_LINK = "hub"
-FAULTS = tuple(fault for fault in Fault if fault not in (Fault.PASS, Fault.SLOW, Fault.HANGS))
+FAULTS = tuple(fault for fault in Fault if fault not in (Fault.PASS, Fault.SLOW, Fault.HANGS, Fault.DENIED))
 """In which nothing is answered."""
 ALONE = 0.5
 """How likely a cut hits one process alone, where there are several."""

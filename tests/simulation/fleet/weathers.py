@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.simulation.fleet.links import Fault, Link
 from tests.simulation.fleet.rules import Json, ended, jobs, reserved
-from tests.simulation.fleet.story import FAULTS, Story
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Side
+from tests.simulation.fleet.story import FAULTS, HUB_LINK, Story
+from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Side
 from webhook.clock import LoopClock
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
 from webhook.controllers.gangs.silent_hubs import LOOK_SECONDS as HEARD_SECONDS
@@ -17,6 +17,7 @@ from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
 from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import SWEEP_SECONDS
+from webhook.fleet.jobs.unstored import REST_SECONDS_MAX
 from webhook.fleet.lost import SILENT, give_up, noted
 from webhook.fleet.members.copies import copy_read, why_unwanted
 from webhook.fleet.members.member import ANSWER_SECONDS
@@ -40,6 +41,8 @@ REQUEUE_SECONDS = 5.0
 RESTART_SECONDS = 6.0
 """After which a hub that died is there again."""
 LOOK_SECONDS = 0.5
+TOLD_SECONDS = 25.0
+"""After which a gang is told that the hub's API server refuses its record, though it says that it is busy, at times."""
 UNDER_WAY_SECONDS = 6.0
 """After which nothing is decided any more by what was read before a link was cut."""
 NOTED_SECONDS = FAILING_SECONDS + 3 * (RENEW_SECONDS + ANSWER_SECONDS)
@@ -106,6 +109,14 @@ class OneFault(Story):
         taken = {where for where, which, theirs in self.rules.foreign if (which, theirs) == (kind, name)}
         others = self.world.members.keys() - taken - {*self.bare, member}
         return bool(others) and not why_unwanted(KINDS[kind], job) and not ended(job, kind)
+
+    def _nowhere(self, member: str) -> set[str]:
+        """Return the gangs that are to run and are in no member, though another than ``member`` may have them."""
+        return {
+            job["metadata"]["uid"]
+            for kind, job in jobs(self.world.hub)
+            if self._waiting(kind, job, member) and self._record(job["metadata"]["uid"]).phase is DispatchPhase.NOWHERE
+        }
 
     def _record(self, uid: str) -> Dispatch:
         return self.rules.records().get(uid, NOWHERE)
@@ -189,19 +200,40 @@ class Slow(OneFault):
         await asyncio.sleep(KNOWN_SLOW_SECONDS)
         since: dict[str, float] = {}
         while loop.time() < end:
-            records = self.rules.records()
-            nowhere = {
-                job["metadata"]["uid"]
-                for kind, job in jobs(self.world.hub)
-                if self._waiting(kind, job, member)
-                and records.get(job["metadata"]["uid"], NOWHERE).phase is DispatchPhase.NOWHERE
-            }
-            since = {uid: since.get(uid, loop.time()) for uid in nowhere}
+            since = {uid: since.get(uid, loop.time()) for uid in self._nowhere(member)}
             for uid, began in since.items():
                 if loop.time() - began > OFFERED_SECONDS:
                     self.rules.say(f"{uid} is offered to nobody for {OFFERED_SECONDS} s while {member} is slow")
             await asyncio.sleep(LOOK_SECONDS)
         self.states[member] = Fault.PASS
+
+
+class Denied(OneFault):
+    """Somebody's webhook refuses all writes of jobs, in a member or in the hub, where each job that waits is told."""
+
+    async def _strike_at(self, member: str) -> None:
+        loop, where = asyncio.get_running_loop(), self.chance.choice((HUB_LINK, member))
+        self._cut(where, Fault.DENIED)
+        end = loop.time() + self.chance.uniform(10, 90)
+        since: dict[str, float] = {}
+        while loop.time() < end:
+            await asyncio.sleep(LOOK_SECONDS)
+            if where != HUB_LINK:
+                continue
+            since = {uid: since.get(uid, loop.time()) for uid in self._nowhere("")}
+            late = {uid for uid, began in since.items() if loop.time() - began > TOLD_SECONDS}
+            for uid in late - self._uids_told("DispatchRefused"):
+                self.rules.say(f"{uid} waits for {TOLD_SECONDS} s, and is not told that its record is refused")
+        self.states[where] = Fault.PASS
+        denied = self._nowhere("")
+        await asyncio.sleep(REST_SECONDS_MAX + OFFERED_SECONDS)
+        for uid in denied & self._nowhere(""):
+            if self._record(uid) == NOWHERE:
+                self.rules.say(f"{uid} is offered to nobody {REST_SECONDS_MAX} s after nothing is refused any more")
+
+    def _uids_told(self, reason: str) -> set[str]:
+        events = self.world.hub.cluster.server.store.items(("", "events"), NAMESPACE)
+        return {each.object["involvedObject"]["uid"] for each in events if each.object["reason"] == reason}
 
 
 class Astray(CutOff):
@@ -418,6 +450,7 @@ def _notes(job: Json) -> Json:
 WEATHERS: dict[str, type[OneFault]] = {
     "a member is cut off": CutOff,
     "a member is slow": Slow,
+    "a webhook refuses everything": Denied,
     "its name leads elsewhere": Astray,
     "its credentials are another's": WrongCredentials,
     "two names are swapped": Swapped,

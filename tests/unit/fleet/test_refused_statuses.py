@@ -8,8 +8,10 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, fleet, plain_job, pytorch_job
 from webhook.core.fleet.dispatch import DispatchPhase
+from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
-from webhook.errors import ApiError, Forbidden, Invalid, Unavailable
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
+from webhook.fleet.jobs.unstored import REST_SECONDS_MAX
 from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.controllers.nodes import FATE
@@ -72,8 +74,23 @@ REFUSED = [
     Unavailable(500, "InternalServerError", "etcdserver: request is too large"),
     Unavailable(500, "InternalError", 'failed calling webhook "their.policy": it is down on Thursdays'),
     Forbidden(403, "Forbidden", "no notes on Thursdays"),
+    Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request: no notes on Thursdays'),
+    NotFound(404, "NotFound", 'admission webhook "their.policy" denied the request: no notes on Thursdays'),
+    Unavailable(429, "TooManyRequests", 'admission webhook "their.policy" denied the request: none on Thursdays'),
+    Unavailable(503, "ServiceUnavailable", 'admission webhook "their.policy" denied the request: none on Thursdays'),
+    Unavailable(504, "Timeout", "request did not complete within the allotted timeout on Thursdays"),
 ]
-WHY = ["by a schema or a bound", "object too large", "for want of a webhook", "by a policy"]
+WHY = [
+    "by a schema or a bound",
+    "object too large",
+    "for want of a webhook",
+    "by a policy",
+    "as if it had moved on",
+    "as if it were gone",
+    "as if there were too many",
+    "as if nobody answered",
+    "for a webhook that hangs",
+]
 
 
 @pytest.mark.parametrize("answer", REFUSED, ids=WHY)
@@ -125,3 +142,67 @@ async def test_a_record_that_is_refused_is_told_on_the_job_which_goes_on_once_it
         assert await world.places("Job", "train") == ["a"]
         world.own.request = request  # type: ignore[method-assign]
         await world.until(lambda: world.empty("Job"), 30)
+
+
+async def test_a_server_that_is_busy_for_some_seconds_is_not_said_to_refuse_a_record() -> None:
+    async with fleet("a") as world:
+        request, busy_until = world.own.request, asyncio.get_running_loop().time() + 8
+        asked = 0
+
+        async def busy(method: str, path: str, **how: Any) -> bytes:
+            nonlocal asked
+            if method == "PATCH" and asyncio.get_running_loop().time() < busy_until:
+                asked += 1
+                raise Unavailable(429, "TooManyRequests", "Too many requests, please try again later.")
+            return await request(method, path, **how)
+
+        world.own.request = busy  # type: ignore[method-assign]
+        await world.hub.cluster.create(plain_job())
+        await world.until(lambda: world.over("Job", "train"), 90)
+        assert asked > 1
+        listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+        assert "DispatchRefused" not in {each["reason"] for each in orjson.loads(listed)["items"]}
+
+
+async def test_what_is_refused_is_tried_less_and_less_often() -> None:
+    async with fleet("a") as world:
+        request, asked = world.own.request, 0
+
+        async def refuses(method: str, path: str, **how: Any) -> bytes:
+            nonlocal asked
+            if method == "PATCH":
+                asked += 1
+                raise Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request')
+            return await request(method, path, **how)
+
+        world.own.request = refuses  # type: ignore[method-assign]
+        await world.hub.cluster.create(plain_job())
+        await asyncio.sleep(600)
+        assert 600 / REST_SECONDS_MAX / 2 <= asked <= 600 / REST_SECONDS_MAX + 6
+
+
+@pytest.mark.parametrize("answer", REFUSED, ids=WHY)
+async def test_a_record_that_is_refused_after_all_were_lost_keeps_no_other_gang_waiting(answer: ApiError) -> None:
+    async with fleet("a", starts=False) as world:
+        world.start()
+        for name in ("first", "second"):
+            await world.hub.cluster.create(plain_job(name, runtime="600s"))
+            await world.until(lambda name=name: world.places("Job", name))
+        await world.stop()
+        for name in ("first", "second"):
+            await world.hub.patch("Job", name, {"metadata": {"annotations": {names.DISPATCH: None}}})
+        world.start()
+        request = world.own.request
+
+        async def refuses(method: str, path: str, **how: Any) -> bytes:
+            if method == "PATCH" and path.endswith("/jobs/first"):
+                raise answer
+            return await request(method, path, **how)
+
+        async def adopted() -> bool:
+            second = await world.hub.get("Job", "second")
+            assert second is not None
+            return dispatch_of(second).phase is DispatchPhase.GRANTED
+
+        world.own.request = refuses  # type: ignore[method-assign]
+        await world.until(adopted, 30)

@@ -151,7 +151,7 @@ class FleetJob:
             return step
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
-            if isinstance(error, RecordRefused):
+            if isinstance(error, RecordRefused) and error.again:
                 await self._telling.record_refused(job, error)
             return HubStep.NOTHING
 

@@ -1,5 +1,6 @@
 """The hub's own job of one gang: read, and written only as it was read."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -9,14 +10,15 @@ import structlog
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
-from webhook.errors import ApiError, Forbidden, Invalid
+from webhook.errors import ApiError, Invalid
 from webhook.fleet.jobs.counting import count
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.last_read import LastRead
+from webhook.fleet.jobs.unstored import Unstored
 from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import object_path
-from webhook.kube.api import JSON_PATCH, METADATA
+from webhook.kube.api import JSON_PATCH, METADATA, REQUEST_TIMEOUT_SECONDS
 from webhook.untyped import paths
 from webhook.untyped.editing import Patch
 
@@ -24,20 +26,17 @@ log = structlog.get_logger(__name__)
 
 _GOES_ON: Final = (DispatchPhase.OFFERED, DispatchPhase.GRANTED)
 """What follows soon: a grant, a first status."""
-FAILED: Final = 500
-"""HTTP status by which an API server says that something behind it failed."""
+SOONER: Final[Mapping[str, str]] = {"timeout": f"{REQUEST_TIMEOUT_SECONDS - 0.5:g}s"}
+"""Has the API server give up a write before the hub does, and so say that something behind it hangs."""
 
 
 class RecordRefused(Invalid):
-    """A record is not stored: the job was made again meanwhile, has no room for it, or somebody forbids it."""
+    """A record is not stored: the job changed meanwhile, has no room for it, or somebody forbids it."""
 
-
-def is_refusal(error: ApiError) -> bool:
-    """Return whether the hub's API server says of one write that it does not store it.
-
-    What etcd finds too large, and what an admission webhook fails on, is called a fault of the server's own.
-    """
-    return isinstance(error, Forbidden | Invalid) or error.status == FAILED
+    def __init__(self, error: ApiError, *, again: bool) -> None:
+        """``again``: the job was as it was at the last try, so nobody else's write is the reason."""
+        super().__init__(error.status, error.reason, error.message)
+        self.again = again
 
 
 class OwnJob:
@@ -54,6 +53,7 @@ class OwnJob:
         """Uid of the job of which that is, and how often its server had been set back then."""
         self.known: dict[str, Any] | None = None
         """As a watch has shown it, or as it was when an offer or a grant was stored on it."""
+        self._records, self.statuses = Unstored(), Unstored()
 
     def is_shown(self, job: dict[str, Any] | None) -> None:
         """Take in the job as a watch shows it, where that is later than what was read."""
@@ -86,7 +86,7 @@ class OwnJob:
     async def write(self, job: Mapping[str, Any], dispatch: Dispatch) -> dict[str, Any]:
         """Store the record, if the job is still as it was read; return the job as it is then.
 
-        Raises ApiError, RecordRefused.
+        A record that was just refused is not sent again at once. Raises ApiError where nobody answers, RecordRefused.
         """
         metadata = paths.find_mapping(job, ("metadata",))
         noted = {**paths.find_mapping(metadata, ("annotations",)), names.DISPATCH: encode(dispatch)}
@@ -99,25 +99,40 @@ class OwnJob:
             {"op": "add", "path": "/metadata/finalizers", "value": kept},
         ]
         try:
-            stored = {**job, "metadata": await self._patch(self._path, patch)}
+            stored = {**job, "metadata": await self._patch("", metadata, patch, self._records, dispatch.phase)}
         except ApiError as error:
-            if not is_refusal(error):
+            if not error.status:
                 raise
-            raise RecordRefused(error.status, error.reason, error.message) from error
+            raise RecordRefused(error, again=self._records.is_refused) from error
         count(dispatch_of(job), dispatch)
         self.record, self.known = dispatch, stored if dispatch.phase in _GOES_ON else None
         log.info("fleet.dispatch", job=f"{self.namespace}/{self.name}", phase=dispatch.phase, member=dispatch.member)
         return stored
 
     async def write_status(self, job: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-        """Store a status, if the job is still as it was read; return the job as it is then. Raises ApiError."""
-        patch = [*_only(job["metadata"]), {"op": "add", "path": "/status", "value": told}]
-        return {**job, "metadata": await self._patch(f"{self._path}/status", patch), "status": told}
+        """Store a status, if the job is still as it was read; return the job as it is then. Raises ApiError.
 
-    async def _patch(self, path: str, patch: Patch) -> dict[str, Any]:
-        """Change the job, and return its metadata."""
-        body = orjson.dumps(patch)
-        answer = await self._fleet.api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
+        Whether it was refused, ``statuses`` says; then the same is not sent again at once.
+        """
+        metadata = job["metadata"]
+        patch = [*_only(metadata), {"op": "add", "path": "/status", "value": told}]
+        return {**job, "metadata": await self._patch("/status", metadata, patch, self.statuses, told), "status": told}
+
+    async def _patch(
+        self, part: str, metadata: Mapping[str, Any], patch: Patch, unstored: Unstored, what: object
+    ) -> dict[str, Any]:
+        """Change the job, and return its metadata. Raises ApiError."""
+        now = asyncio.get_running_loop().time
+        if (refused := unstored.resting(metadata, what, now())) is not None:
+            raise refused
+        how: dict[str, Any] = {"query": SOONER, "content_type": JSON_PATCH, "accept": METADATA}
+        try:
+            answer = await self._fleet.api.request("PATCH", f"{self._path}{part}", body=orjson.dumps(patch), **how)
+        except ApiError as error:
+            if error.status:
+                unstored.heard(metadata, what, error, now())
+            raise
+        unstored.stored()
         stored: dict[str, Any] = orjson.loads(answer)
         self._note_version(stored)
         return stored["metadata"]  # type: ignore[no-any-return]

@@ -6,6 +6,7 @@ from math import inf
 from typing import Any, Final
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
+from webhook.errors import ApiError
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.copies import failing
@@ -60,8 +61,12 @@ class Showing:
     async def store(self, job: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
         """Show a status; return the job as it is then. Raises ApiError."""
         self.rest()
-        async with self._telling.if_refused(job, self._own.record):
+        try:
             return await self._own.write_status(job, told)
+        except ApiError as error:
+            if error.status and self._own.statuses.is_refused:
+                await self._telling.status_refused(job, self._own.record.member, error)
+            raise
 
     def _told(self, job: Mapping[str, Any], found: Look | None) -> Mapping[str, Any] | None:
         """Return what is to be shown; None where it is shown already, or nothing was found."""

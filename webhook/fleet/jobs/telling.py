@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import structlog
 
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Sight
-from webhook.errors import ApiError, Conflict, Invalid
+from webhook.errors import ApiError, Conflict
 from webhook.fleet.jobs.events import (
     CHANGED,
     RECORD_REFUSED,
@@ -24,7 +24,6 @@ from webhook.fleet.jobs.events import (
     status_refused,
 )
 from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.own import is_refusal
 from webhook.jobs.kinds.kind import JobKind
 
 log = structlog.get_logger(__name__)
@@ -50,10 +49,6 @@ class Telling:
         """When it was told last what keeps it from going on, by the reason of the event."""
         self._said: tuple[str, float] = "", -inf
         """Why it is in no member yet, as this process wrote it last, and when."""
-        self._refused = ""
-        """Uid of the hub's job of which a status was refused last."""
-        self._unstored = "", ""
-        """Uid and version of the hub's job, as it was read when its record was refused last."""
 
     async def where(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say where it runs."""
@@ -96,30 +91,16 @@ class Telling:
             why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.health.failure}"
         await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
 
-    @contextlib.asynccontextmanager
-    async def if_refused(self, job: Mapping[str, Any], dispatch: Dispatch) -> AsyncIterator[None]:
+    async def status_refused(self, job: Mapping[str, Any], member: str, error: ApiError) -> None:
         """Say that the hub's API server refuses what is shown of a copy, which would else end in silence."""
-        try:
-            yield
-        except ApiError as error:
-            if not is_refusal(error):
-                raise
-            uid, why = job["metadata"]["uid"], str(error)
-            # Of a job that was made again by this name the first refusal is the last by that uid.
-            if self._refused == uid:
-                log.warning("fleet.status_refused", job=job["metadata"]["name"], member=dispatch.member, error=why)
-                await self.hourly(
-                    STATUS_REFUSED, lambda now: status_refused(self._kind, job, dispatch.member, why, now)
-                )
-            self._refused = uid
-            raise
+        why = str(error)
+        log.warning("fleet.status_refused", job=job["metadata"]["name"], member=member, error=why)
+        await self.hourly(STATUS_REFUSED, lambda now: status_refused(self._kind, job, member, why, now))
 
-    async def record_refused(self, job: Mapping[str, Any], error: Invalid) -> None:
-        """Say that the hub's API server does not store the record, though the job is as it was at the last try."""
-        read = job["metadata"]["uid"], job["metadata"]["resourceVersion"]
-        if self._unstored == read:
-            await self.hourly(RECORD_REFUSED, lambda now: record_refused(self._kind, job, str(error), now))
-        self._unstored = read
+    async def record_refused(self, job: Mapping[str, Any], error: ApiError) -> None:
+        """Say that the hub's API server does not store the record, so that the job does not go on."""
+        log.warning("fleet.record_refused", job=job["metadata"]["name"], error=str(error))
+        await self.hourly(RECORD_REFUSED, lambda now: record_refused(self._kind, job, str(error), now))
 
     def due(self, reason: str) -> bool:
         """Whether this was not told for an hour."""
