@@ -15,6 +15,7 @@ from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.controlplane.install import ROOT
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
+from tests.e2e.refusing import WORDS, Refusing
 from webhook.core.notation import names
 from webhook.fleet.credentials.account import ACCOUNT
 
@@ -255,6 +256,46 @@ def test_a_member_whose_webhook_is_down_says_so_itself_and_its_gangs_go_to_the_o
     assert "does not answer" not in why
     wait_until(lambda: condition(world.hub.get("job", "detour"), "Complete") == "True", 90, what="it ends")
     world.hub.delete("job", "detour")
+
+
+def test_a_webhook_in_the_members_that_refuses_a_copy_by_any_status_is_named_with_its_words(
+    world: FleetClusters,
+) -> None:
+    refused = ("copy-429", "copy-503", "copy-401")
+    with Refusing(*world.members.values()):
+        for name in (*refused, "beside"):
+            submit(world, name, 1, runtime="600s")
+        for name in refused:
+            code = name.partition("-")[2]
+            said = re.compile(rf"({'|'.join(MEMBERS)}) says {code} [^;]*denied the request: {WORDS}")
+            wait_until(lambda name=name, said=said: said.search(record(world, name)), 15, what=name)
+        wait_until(lambda: pods_of(world, "beside"), 30, what="another runs on")
+        assert not [name for name in refused if pods_of(world, name)]
+    for name in refused:
+        wait_until(lambda name=name: pods_of(world, name), 30, what=f"{name} runs once nothing refuses it")
+    world.hub("delete", "job", *refused, "beside")
+
+
+def test_a_webhook_in_the_hub_that_refuses_a_record_or_a_status_by_any_status_is_told(world: FleetClusters) -> None:
+    records, statuses = ("record-409", "record-429"), ("status-409", "status-429")
+    with Refusing(world.hub):
+        for name in (*records, *statuses, "beside"):
+            submit(world, name, 1, runtime="600s")
+        for name in (*records, *statuses):
+            reason = "DispatchRefused" if name in records else "StatusRefused"
+            (event,) = wait_until(lambda name=name, reason=reason: told(world.hub, name, reason), 40, what=name)
+            assert WORDS in event
+        wait_until(lambda: pods_of(world, "beside"), 30, what="another runs on")
+        assert all(pods_of(world, name) for name in statuses)
+        assert not [name for name in records if pods_of(world, name)]
+    for name in (*records, *statuses):
+        wait_until(lambda name=name: world.hub.get("job", name).get("status", {}).get("startTime"), 40, what=name)
+    world.hub("delete", "job", *records, *statuses, "beside")
+
+
+def record(world: FleetClusters, name: str) -> str:
+    """Return what stands on a job of where it is, as it is written."""
+    return str(world.hub.get("job", name)["metadata"].get("annotations", {}).get(names.DISPATCH, ""))
 
 
 def test_a_job_whose_copy_is_deleted_in_its_member_runs_again_and_ends_in_the_hub(world: FleetClusters) -> None:
