@@ -22,6 +22,7 @@ from webhook import metrics
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.core.notation.problem import Problem
+from webhook.core.notation.shortened import shortened
 from webhook.errors import ApiError, NotFound, WrongInput, in_words
 from webhook.fleet.credentials import expiry, kubeconfig
 from webhook.fleet.credentials.kubeconfig import Account
@@ -75,7 +76,7 @@ class Roster:
             try:
                 hub.join(name, reach(account))
             except WrongInput as error:
-                self._refuse(name, multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS]))
+                self._refuse(name, multikueue.bad_kubeconfig(shortened(str(error), REASON_CHARACTERS)))
             else:
                 self.known[name] = account
 
@@ -142,11 +143,11 @@ class Roster:
             # Beside the loop: dense YAML of a Secret's length takes a second.
             account = await asyncio.to_thread(kubeconfig.read, written, f"Secret {cluster.names[0]}")
         except WrongInput as error:
-            self._conditions[cluster.name] = multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS])
+            self._conditions[cluster.name] = multikueue.bad_kubeconfig(shortened(str(error), REASON_CHARACTERS))
             return None
         except ApiError as error:
             if cluster.name not in self.known:
-                self._conditions[cluster.name] = multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS])
+                self._conditions[cluster.name] = multikueue.bad_kubeconfig(shortened(str(error), REASON_CHARACTERS))
             return self.known.get(cluster.name)
         self._conditions.pop(cluster.name, None)
         return account
@@ -170,7 +171,7 @@ class Roster:
         try:
             api = self._reach(account)
         except WrongInput as error:
-            self._refuse(name, multikueue.bad_kubeconfig(str(error)[:REASON_CHARACTERS]))
+            self._refuse(name, multikueue.bad_kubeconfig(shortened(str(error), REASON_CHARACTERS)))
             return
         if member is not None:
             self.known[name] = account
@@ -182,7 +183,7 @@ class Roster:
             try:
                 await Member(name, api).check()
             except NoAnswer as error:
-                self._refuse(name, multikueue.not_connected(str(error)[:REASON_CHARACTERS]))
+                self._refuse(name, multikueue.not_connected(shortened(str(error), REASON_CHARACTERS)))
                 await api.close()
                 return
         self.known[name] = account

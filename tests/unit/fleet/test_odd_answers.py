@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -268,3 +269,13 @@ async def test_a_copy_that_is_changed_all_the_time_is_looked_at_now_and_then() -
 
 async def runs(world: Fleet) -> bool:
     return await world.members["a"].running() == 2
+
+
+async def test_a_long_refusal_is_told_with_its_end() -> None:
+    async with fleet("a", "b") as world:
+        why = f"spec.template: Invalid value: {'PodSpec{}, ' * 100}: field is immutable on Thursdays"
+        refuse(world, "a", Invalid(422, "Invalid", why))
+        await world.hub.cluster.create(plain_job())
+        await world.until(lambda: world.places("Job", "train"))
+        said = dispatch_of(await world.hub.get("Job", "train") or {}).why
+        assert re.fullmatch(r"a says 422 Invalid: spec.template: .* \.\.\. .*: field is immutable on Thursdays", said)

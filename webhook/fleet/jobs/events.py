@@ -6,6 +6,7 @@ from typing import Any, Final
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
+from webhook.core.notation.shortened import shortened
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.reading.job import read
@@ -38,7 +39,9 @@ def bound(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float)
 def unreadable(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> dict[str, Any]:
     """Return the event that a job's record cannot be read, so that it is offered to nobody; one an hour."""
     note = names.DISPATCH
-    message = f"{note}: {why[:REASON_CHARACTERS]}. It is offered to no member until this annotation is removed"
+    message = (
+        f"{note}: {shortened(why, REASON_CHARACTERS)}. It is offered to no member until this annotation is removed"
+    )
     told = {"reason": UNREADABLE, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"unreadable.{int(now // 3600)}", now) | told
 
@@ -46,8 +49,9 @@ def unreadable(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> d
 def record_refused(kind: JobKind, job: Mapping[str, Any], why: str, now: float) -> dict[str, Any]:
     """Return the event that a job's record cannot be stored, so that the job does not go on; one an hour."""
     message = (
-        f"The API server of the hub does not store {names.DISPATCH} on this job: {why[:REASON_CHARACTERS]}. Until it "
-        "does, the job is offered to no member and leaves none. If its annotations are too long, shorten the others"
+        f"The API server of the hub does not store {names.DISPATCH} on this job: "
+        f"{shortened(why, REASON_CHARACTERS)}. Until it does, the job is offered to no member and "
+        "leaves none. If its annotations are too long, shorten the others"
     )
     told = {"reason": RECORD_REFUSED, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"unstored.{int(now // 3600)}", now) | told
@@ -100,8 +104,9 @@ def queue_missing(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str
 def status_refused(kind: JobKind, job: Mapping[str, Any], member: str, why: str, now: float) -> dict[str, Any]:
     """Return the event that the hub's job cannot show what its copy says of itself; one an hour."""
     message = (
-        f"The API server of the hub refuses the status that {member} shows of this job: {why[:REASON_CHARACTERS]}. The "
-        f"job keeps its quota here until its end can be shown; if it has ended in {member}, delete it here"
+        f"The API server of the hub refuses the status that {member} shows of this job: "
+        f"{shortened(why, REASON_CHARACTERS)}. The job keeps its quota here until its end can be "
+        f"shown; if it has ended in {member}, delete it here"
     )
     told = {"reason": STATUS_REFUSED, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"refused.{int(now // 3600)}", now) | told

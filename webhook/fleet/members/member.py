@@ -22,6 +22,7 @@ from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.silence import Heard
 from webhook.core.ledger.pages import Found
 from webhook.core.notation import names
+from webhook.core.notation.shortened import shortened
 from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, NotFound, TooLarge, Unavailable
 from webhook.fleet.members import answers, words
@@ -159,7 +160,7 @@ class Member:
         try:
             yield
         except NoAnswer as error:
-            self.health.read(what, str(error)[:REASON_CHARACTERS])
+            self.health.read(what, shortened(str(error), REASON_CHARACTERS))
             raise
         self.health.read(what)
 
@@ -234,7 +235,7 @@ class Member:
         if self._hides_neighbours:
             # Before it is cut: half a name would not be known as one.
             why = neighbours.text_for(why, namespace, neighbours.ANY_NAMESPACE)
-        return Waits(why[:REASON_CHARACTERS], starts or None)
+        return Waits(shortened(why, REASON_CHARACTERS), starts or None)
 
     async def copies(self, kinds: Iterable[JobKind], hub: str) -> list[FoundCopy]:
         """Return all its objects of these kinds that say they are copies from this hub. Raises NoAnswer."""
@@ -426,7 +427,7 @@ class Member:
         except ApiError as error:
             if await self._refuses(error, method, f"{path}/{name}" if name else path, only):
                 log.info("fleet.refused", member=self.name, method=method, path=path, error=str(error))
-                raise Refused(words.told(error, path)[:REASON_CHARACTERS]) from error
+                raise Refused(shortened(words.told(error, path), REASON_CHARACTERS)) from error
             # Taken, or the copy moved on or is gone: it is read again before anything else is decided.
             log.info("fleet.moved_on", member=self.name, method=method, path=path, error=str(error))
             return None
@@ -476,7 +477,7 @@ class Member:
                 raise
             if isinstance(error, Unavailable):
                 self.health.rest()
-            self.health.note(str(error)[:REASON_CHARACTERS])
+            self.health.note(shortened(str(error), REASON_CHARACTERS))
             raise NoAnswer(f"{self.name}: {error}") from error
         finally:
             if not may_be_slow:
