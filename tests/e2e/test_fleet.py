@@ -285,6 +285,7 @@ def test_a_webhook_in_the_hub_that_refuses_a_record_or_a_status_by_any_status_is
             reason = "DispatchRefused" if name in records else "StatusRefused"
             (event,) = wait_until(lambda name=name, reason=reason: told(world.hub, name, reason), 40, what=name)
             assert WORDS in event
+            assert WORDS in " ".join(world.shell(f"tutti explain job/{name} -n {NAMESPACE}").split())
         wait_until(lambda: pods_of(world, "beside"), 30, what="another runs on")
         assert all(pods_of(world, name) for name in statuses)
         assert not [name for name in records if pods_of(world, name)]

@@ -13,6 +13,7 @@ from webhook.commands.show.dispatched import dispatched
 from webhook.commands.show.gang import print_placed, print_workload
 from webhook.commands.show.reading import workloads_of
 from webhook.core.notation import names
+from webhook.core.notation.moments import time_text
 from webhook.errors import Forbidden
 from webhook.visibility.http.group import ROOT
 
@@ -20,6 +21,8 @@ pytestmark = pytest.mark.virtual_time
 PATH = "/apis/batch/v1/namespaces/team-vision/jobs/train"
 SUSPENDED = "none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"
 DESCRIBE = "kubectl amc describe job train -n team-vision -m left"
+NOW = 1_800_000_000.0
+EVENTS = "/api/v1/namespaces/team-vision/events"
 WHY = "right says WaitingForQuota: needs 2 more cpu"
 
 
@@ -86,11 +89,11 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
 async def test_each_phase_names_the_member_and_why_not_the_others(
     found: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    assert await dispatched(Answers(**{PATH: found}), "job/train", "team-vision") == expected  # type: ignore[arg-type]
+    assert await dispatched(Answers(**{PATH: found}), "job/train", "team-vision", NOW) == expected  # type: ignore[arg-type]
 
 
 async def test_a_broken_record_is_said_to_be_one() -> None:
-    ((name, text),) = await dispatched(Answers(**{PATH: job("{")}), "job/train", "team-vision") or ()  # type: ignore[arg-type]
+    ((name, text),) = await dispatched(Answers(**{PATH: job("{")}), "job/train", "team-vision", NOW) or ()  # type: ignore[arg-type]
     assert name == "member"
     assert names.DISPATCH in text
     assert "DispatchUnreadable" in text
@@ -100,7 +103,7 @@ async def test_a_broken_record_is_said_to_be_one() -> None:
     "found", [job(managedBy="x.io/y"), job(managedBy=None), Forbidden(403, "Forbidden", "no")], ids=str
 )
 async def test_of_a_job_that_no_hub_places_or_that_one_may_not_read_nothing_is_said(found: Any) -> None:
-    assert await dispatched(Answers(**{PATH: found}), "job/train", "team-vision") is None  # type: ignore[arg-type]
+    assert await dispatched(Answers(**{PATH: found}), "job/train", "team-vision", NOW) is None  # type: ignore[arg-type]
 
 
 async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
@@ -114,7 +117,7 @@ async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
         Console(file=out, width=160),
         document,
         world.now,
-        await dispatched(api, "job/train", "team-vision"),  # type: ignore[arg-type]
+        await dispatched(api, "job/train", "team-vision", NOW),  # type: ignore[arg-type]
     )
     assert "member     left has it" in out.getvalue()
     assert f"elsewhere  {WHY}" in out.getvalue()
@@ -129,3 +132,40 @@ def test_a_job_of_no_queue_is_shown_with_its_member() -> None:
         "pytorchjob/[x] of namespace default  has no queue here",
         "member  left has it",
     ]
+
+
+def event(reason: str, age_seconds: int, noted: dict[str, Any] | None, said: str = "no notes on Thursdays") -> Any:
+    notes = {} if noted is None else {names.DISPATCH: json.dumps(noted)}
+    when = time_text(int(NOW) - age_seconds)
+    return {"metadata": {"annotations": notes}, "reason": reason, "message": said, "lastTimestamp": when}
+
+
+async def warnings(found: dict[str, Any], *events: Any) -> list[str]:
+    api = Answers(**{PATH: found, EVENTS: {"items": list(events)}})
+    lines = await dispatched(api, "job/train", "team-vision", NOW)  # type: ignore[arg-type]
+    return [text for name, text in lines or () if name == "warning"]
+
+
+async def test_a_refusal_of_the_record_is_named_until_another_one_is_stored() -> None:
+    said = ["12s ago: DispatchRefused: no notes on Thursdays"]
+    granted = record("granted")
+    assert await warnings(job(), event("DispatchRefused", 12, None)) == said
+    assert await warnings(job(granted), event("DispatchRefused", 12, granted)) == said
+    assert await warnings(job(granted), event("DispatchRefused", 12, None)) == []
+
+
+async def test_a_member_that_is_none_any_more_is_named_beside_the_one_that_has_the_job() -> None:
+    granted = record("granted")
+    told = event("MemberSilent", 700, granted, "left is not a member of this hub")
+    assert await warnings(job(granted), told) == ["11m ago: MemberSilent: left is not a member of this hub"]
+
+
+async def test_of_each_reason_the_newest_event_is_shown_and_none_that_is_over() -> None:
+    told = [event("StatusRefused", age, None, f"{age}") for age in (3601, 1, 5000)]
+    assert await warnings(job(), *told) == ["1s ago: StatusRefused: 1"]
+    assert await warnings(job(), event("StatusRefused", 5000, None), event("Queued", 1, None)) == []
+
+
+async def test_who_may_not_read_events_is_shown_the_member_all_the_same() -> None:
+    api = Answers(**{PATH: job(record("granted")), EVENTS: Forbidden(403, "Forbidden", "no")})
+    assert await dispatched(api, "job/train", "team-vision", NOW) == [("member", "left has it")]  # type: ignore[arg-type]

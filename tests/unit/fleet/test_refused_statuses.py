@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.fleet.clusters import NAMESPACE, fleet, plain_job, pytorch_job
+from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
+from webhook.commands.show.dispatched import dispatched
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
@@ -67,6 +68,22 @@ async def test_a_job_of_which_a_pod_has_failed_is_stopped_in_the_hub_and_runs_ag
         assert stopped["status"] == {"failed": 1, "succeeded": 1}
         await world.hub.patch("Job", "train", {"spec": {"suspend": False}})
         await world.until(lambda: world.over("Job", "train"), 120)
+
+
+async def explained(world: Fleet) -> str:
+    """Return what ``tutti explain`` warns of."""
+    now = world.hub.cluster.server.clock.now()
+    lines = await dispatched(world.hub.admin, "job/train", NAMESPACE, now)
+    return " ".join(text for name, text in lines or () if name == "warning")
+
+
+async def test_explain_says_of_a_job_whose_member_was_taken_away_that_it_is_none() -> None:
+    async with fleet("a", "b") as world:
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        await world.until(lambda: world.places("Job", "train"))
+        world.running_hub.leave("a")
+        await asyncio.sleep(70)
+        assert "MemberSilent: a is not a member of this hub" in await explained(world)
 
 
 REFUSED = [
@@ -139,6 +156,7 @@ async def test_a_record_that_is_refused_is_told_on_the_job_which_goes_on_once_it
         listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
         (said,) = [each["message"] for each in orjson.loads(listed)["items"] if each["reason"] == "DispatchRefused"]
         assert str(answer) in said
+        assert str(answer) in await explained(world)
         assert await world.places("Job", "train") == ["a"]
         world.own.request = request  # type: ignore[method-assign]
         await world.until(lambda: world.empty("Job"), 30)

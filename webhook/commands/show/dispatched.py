@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.commands.show.reading import kind_and_name, stored
+from webhook.commands.show.warned import warned
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
@@ -24,8 +25,11 @@ _WORDS: Final = {
 }
 
 
-async def dispatched(api: Api, job: str, namespace: str) -> Lines | None:
-    """Return where ``job`` (KIND/NAME) is among the members; None where no hub places it, or it cannot be read."""
+async def dispatched(api: Api, job: str, namespace: str, now: float) -> Lines | None:
+    """Return where ``job`` (KIND/NAME) is among the members; None where no hub places it, or it cannot be read.
+
+    ``now`` is Unix time.
+    """
     kind, name = kind_and_name(job)
     known = by_name(kind)
     if known is None or known.managed_by is None:
@@ -35,7 +39,9 @@ async def dispatched(api: Api, job: str, namespace: str) -> Lines | None:
     except ApiError:
         # Who may read workloads need not be allowed to read jobs.
         return None
-    return None if found is None or not placed_by_hub(*found) else lines(*found)
+    if found is None or not placed_by_hub(*found):
+        return None
+    return lines(*found) + await warned(api, found[1], now)
 
 
 def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:

@@ -23,7 +23,7 @@ async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> N
     """Print where ``job`` (KIND/NAME) stands and why. Raises ApiError with a sentence when that cannot be known."""
     async with terminal.cluster(kubeconfig) as api:
         where = namespace or default_namespace(kubeconfig)
-        in_members = await dispatched(api, job, where)
+        in_members = await dispatched(api, job, where, SystemClock().now())
         try:
             found = await workloads_of(api, job, where)
         except WrongName:

@@ -54,7 +54,7 @@ def record_refused(kind: JobKind, job: Mapping[str, Any], why: str, now: float) 
         "leaves none. If its annotations are too long, shorten the others"
     )
     told = {"reason": RECORD_REFUSED, "message": message, "type": "Warning"}
-    return _of_job(kind, job, f"unstored.{int(now // 3600)}", now) | told
+    return _while_so(kind, job, f"unstored.{int(now // 3600)}", now) | told
 
 
 def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: floa
         f"cluster; if that cluster will not come back: tutti fleet lost {dispatch.member} --cluster {dispatch.cluster}"
     )
     told = {"reason": CHANGED, "message": message, "type": "Warning"}
-    return _of_job(kind, job, f"changed.{int(now // 3600)}", now) | told
+    return _while_so(kind, job, f"changed.{int(now // 3600)}", now) | told
 
 
 def silent(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, now: float) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def silent(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, 
         f"good, then: tutti fleet lost {dispatch.member}"
     )
     told = {"reason": SILENT, "message": message, "type": "Warning"}
-    return _of_job(kind, job, f"silent.{int(now // 3600)}", now) | told
+    return _while_so(kind, job, f"silent.{int(now // 3600)}", now) | told
 
 
 def kept(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, now: float) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def status_refused(kind: JobKind, job: Mapping[str, Any], member: str, why: str,
         f"shown; if it has ended in {member}, delete it here"
     )
     told = {"reason": STATUS_REFUSED, "message": message, "type": "Warning"}
-    return _of_job(kind, job, f"refused.{int(now // 3600)}", now) | told
+    return _while_so(kind, job, f"refused.{int(now // 3600)}", now) | told
 
 
 def expiring(namespace: str, secret: str, member: str, until: float, now: float) -> dict[str, Any]:
@@ -118,6 +118,14 @@ def expiring(namespace: str, secret: str, member: str, until: float, now: float)
     message = f"credentials of member {member} are valid until {time_text(int(until))}: tutti fleet account"
     told = {"reason": "CredentialsExpire", "message": message, "type": "Warning"}
     return _event(f"{secret[:100]}.{member[:100]}.{int(now // 3600)}", about, now) | told
+
+
+def _while_so(kind: JobKind, job: Mapping[str, Any], last: str, now: float) -> dict[str, Any]:
+    """Return the same with the record of the job, which is another one once the job goes on."""
+    event = _of_job(kind, job, last, now)
+    record = (job["metadata"].get("annotations") or {}).get(names.DISPATCH)
+    noted = {} if record is None else {"annotations": {names.DISPATCH: record}}
+    return event | {"metadata": event["metadata"] | noted}
 
 
 def _of_job(kind: JobKind, job: Mapping[str, Any], last: str, now: float) -> dict[str, Any]:
