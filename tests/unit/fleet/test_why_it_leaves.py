@@ -16,6 +16,7 @@ from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time
 RUN_SECONDS = 30
+GONE = "no longer has its copy: it was deleted there, or the hub or that cluster was restored from a backup"
 
 
 async def is_let_run(world: Fleet) -> None:
@@ -40,7 +41,7 @@ async def loses_its_copy(world: Fleet) -> None:
         (is_let_run, "it has ended in a"),
         (is_suspended, "it is suspended in the hub"),
         (is_deleted, "it is being deleted in the hub"),
-        (loses_its_copy, "a no longer has its copy, which was deleted there"),
+        (loses_its_copy, f"a {GONE}"),
     ],
 )
 async def test_a_gang_that_leaves_its_member_says_why(what: Callable[[Fleet], Awaitable[None]], why: str) -> None:
@@ -65,8 +66,8 @@ COPY = Copy("copy", "2", "hub", "job", Offer(1, 1), permitted=False)
 @pytest.mark.parametrize(
     ("copy", "why"),
     [
-        (None, "no longer has its copy, which was deleted there"),
-        ({"uid": "another"}, "no longer has its copy, which was deleted there"),
+        (None, GONE),
+        ({"uid": "another"}, GONE),
         ({"given_up": True}, "had heard nothing from the hub for too long, and stopped it"),
         ({"deleting": True}, "is deleting its copy"),
         ({"permitted": True}, "stopped it, and did not start it again in time"),

@@ -126,7 +126,7 @@ def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:
     ``copy`` is what was seen there.
     """
     if copy is None or copy.uid != dispatch.copy_uid:
-        return "no longer has its copy, which was deleted there"
+        return "no longer has its copy: it was deleted there, or the hub or that cluster was restored from a backup"
     if copy.given_up:
         return "had heard nothing from the hub for too long, and stopped it"
     if copy.deleting:
