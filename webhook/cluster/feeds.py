@@ -96,6 +96,8 @@ class Feeds:
     _labelling: asyncio.Handle | None = None
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
     """What is not read yet has changed."""
+    _refused: set[str] = field(default_factory=set)
+    """Feeds whose lists or watches are refused."""
     _jobs_running: bool = False
     """Jobs are being read already, so a change of what they are read with must be applied to them."""
 
@@ -151,6 +153,8 @@ class Feeds:
             audit_seconds=self.config.audit_seconds,
             stand_in=stand_in,
             on_refusal=lambda: self._refusal_changed(name),
+            # Not within a list that is taken in: what comes of it may fail, or look at other feeds.
+            on_synced=lambda: asyncio.get_running_loop().call_soon(self._note_synced, name),
         )
         metrics.UNREAD_KINDS.labels(name).set(False)
 
@@ -159,20 +163,20 @@ class Feeds:
         first = self._first
         async with asyncio.TaskGroup() as tasks:
             for name in first:
-                tasks.create_task(self._run_one(name), name=f"feed {name}")
+                tasks.create_task(self.informers[name].run(), name=f"feed {name}")
             while not self.view.unsynced.isdisjoint(first):
                 await self._moved.wait()
             self._jobs_running = True
             self._recompile()
             self._rebuild_context()
             for name in sorted(self.informers.keys() - set(first)):
-                tasks.create_task(self._run_one(name), name=f"feed {name}")
+                tasks.create_task(self.informers[name].run(), name=f"feed {name}")
 
     @property
     def _first(self) -> list[str]:
         """Feeds that jobs are read with: they are filled before any job is."""
         resources = policy_registry.compiled(hub=self.config.hub)
-        policies = (each.feed(version) for each in resources for version in each.versions)
+        policies = (feed for each in resources for feed in each.feeds)
         return ["namespaces", *CONTEXT_PATHS, "policy-config-map", *policies]
 
     def unreadable(self) -> Iterator[tuple[str, str, str, str, str]]:
@@ -195,23 +199,14 @@ class Feeds:
         feeds = ["pods"] if plain_pods else [each.feed for each in self.kinds[kind].every_version]
         await asyncio.gather(*(self.informers[feed].reread() for feed in feeds))
 
-    async def _run_one(self, name: str) -> None:
-        informer = self.informers[name]
-        synced = asyncio.create_task(self._note_synced(name, informer))
-        try:
-            await informer.run()
-        finally:
-            synced.cancel()
-
-    async def _note_synced(self, name: str, informer: "Informer[Any]") -> None:
-        await informer.synced.wait()
-        if any(each.refusal for each in self.informers.values()) or self.view.unread or self.view.outdated:
+    def _note_synced(self, name: str) -> None:
+        if self._refused or self.view.unread or self.view.outdated:
             self._survey()
         else:
             # With a hundred feeds a start would look a hundred times at each.
             self.view.unsynced.discard(name)
             self._wake()
-        if name in NEEDED and not informer.served:
+        if name in NEEDED and not self.informers[name].served:
             log.error(
                 "feed.needed_not_served", feed=name, remedy="run Kubernetes 1.30 or newer; look at its API server"
             )
@@ -219,7 +214,9 @@ class Feeds:
             self.listener.ledger_changed()
 
     def _refusal_changed(self, name: str) -> None:
-        metrics.UNREAD_KINDS.labels(name).set(bool(self.informers[name].refusal))
+        refused = bool(self.informers[name].refusal)
+        (self._refused.add if refused else self._refused.discard)(name)
+        metrics.UNREAD_KINDS.labels(name).set(refused)
         self._survey()
 
     def _survey(self) -> None:
@@ -458,10 +455,10 @@ class Feeds:
     def _policy_documents(self, resources: Iterable[PolicyResource]) -> list[Mapping[str, Any]]:
         documents: list[Mapping[str, Any]] = []
         for resource in resources:
-            feeds = [resource.feed(version) for version in resource.versions]
             # Of several served versions the preferred one alone is read: they show the same objects.
-            served = [feed for feed in feeds if self.informers[feed].served]
-            documents.extend(self.kept.documents(*served[:1]))
+            served = next((feed for feed in resource.feeds if self.informers[feed].served), None)
+            if served is not None:
+                documents.extend(self.kept.documents(served))
         for config in self.kept.documents("policy-config-map"):
             documents.extend(self._config_map.objects_of(config))
         return documents

@@ -61,6 +61,6 @@ def _topics(kinds: Mapping[str, JobKind]) -> Iterator[tuple[str, list[str]]]:
         yield TRAIN_JOB, [name]
     for resource in policy_registry.COMPILED:
         topic = NAMESPACE_QUEUES if resource.kind == elastic_quota_tree.KIND else POLICY
-        yield topic, [resource.feed(version) for version in resource.versions]
+        yield topic, list(resource.feeds)
     # A queue that names one is inactive without them.
-    yield CHECKS, [policy_registry.CHECKS.feed(version) for version in policy_registry.CHECKS.versions]
+    yield CHECKS, list(policy_registry.CHECKS.feeds)

@@ -1,6 +1,6 @@
 """Which policy resources there are to watch: group, served versions, kind, plural and scope."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from webhook.dialects import elastic_quota_tree, hyper_nodes, volcano
@@ -18,6 +18,11 @@ class PolicyResource:
     kind: str
     plural: str
     namespaced: bool
+    feeds: tuple[str, ...] = field(init=False, compare=False)
+    """What the feeds of its versions are called (``feed``)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "feeds", tuple(map(self.feed, self.versions)))
 
     @property
     def key(self) -> str:

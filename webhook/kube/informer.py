@@ -88,13 +88,14 @@ class Informer(Generic[R]):
         audit_seconds: float | None = None,
         stand_in: Callable[[bytes, Exception], R | None] | None = None,
         on_refusal: Callable[[], None] = lambda: None,
+        on_synced: Callable[[], object] = lambda: None,
     ) -> None:
         """``decode`` projects the JSON of one object, or returns None for an object to be treated as absent.
 
         Where it fails, what was known of the object stands; where nothing was, what ``stand_in`` makes of it.
 
-        ``on_refusal`` is called when ``refusal`` changes. ``on_change`` is called as ``subscribe`` says.
-        ``audit_seconds`` lists everything again at that interval.
+        ``on_refusal`` is called when ``refusal`` changes, ``on_synced`` when ``synced`` is set, ``on_change`` as
+        ``subscribe`` says. ``audit_seconds`` lists everything again at that interval.
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self.name = name or path.rsplit("/", 1)[-1]
@@ -111,6 +112,7 @@ class Informer(Generic[R]):
         self._said = ""
         """The failure that was logged last; the same again, with nothing read in between, is not news."""
         self._on_refusal = on_refusal
+        self._on_synced = on_synced
         self._list_asked_seconds = self.heard_seconds
         self._api = api
         self._path = path
@@ -130,7 +132,8 @@ class Informer(Generic[R]):
         self._watching: asyncio.Timeout | None = None
         """Ends the watch that is under way, once it is told to."""
         self._rereads_asked = self._reread_running = self._rereads_done = 0
-        self._reread_done = asyncio.Event()
+        self._reread_done: asyncio.Event | None = None
+        """Is set at the end of a list, or at a refusal, where somebody waits for that."""
         self._machine = ListWatch(
             rng,
             selectors={key: text for key, text in selectors.items() if text},
@@ -186,6 +189,8 @@ class Informer(Generic[R]):
         while self._rereads_done < ticket:
             if unless_refused and self.refusal:
                 return False
+            if self._reread_done is None:
+                self._reread_done = asyncio.Event()
             await self._reread_done.wait()
         return True
 
@@ -267,7 +272,7 @@ class Informer(Generic[R]):
             self._note_read()
             if not self.synced.is_set():
                 log.info("informer.not_served", informer=self.name, path=self._path)
-            self.synced.set()
+            self._note_synced()
         elif str(error) != self._said:
             self._said = str(error)
             log.warning("informer.failed", informer=self.name, error=self._said, retry_seconds=round(wait_seconds, 1))
@@ -341,20 +346,26 @@ class Informer(Generic[R]):
         self.counts.lists += 1
         self.heard_seconds = self._list_asked_seconds
         self._note_read()
-        self.synced.set()
+        self._note_synced()
         self._not_refused()
         if self._audit_seconds is not None:
             if self._audit is not None:
                 self._audit.cancel()
             self._audit = asyncio.get_running_loop().call_later(self._audit_seconds, self.relist)
 
+    def _note_synced(self) -> None:
+        if not self.synced.is_set():
+            self.synced.set()
+            self._on_synced()
+
     def _note_read(self) -> None:
         self._rereads_done = self._reread_running
         self._wake_rereads()
 
     def _wake_rereads(self) -> None:
-        done, self._reread_done = self._reread_done, asyncio.Event()
-        done.set()
+        if self._reread_done is not None:
+            self._reread_done.set()
+            self._reread_done = None
 
     # -- watches ----------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,21 @@ async def test_a_start_looks_at_each_feed_once_where_none_is_refused(monkeypatch
         running.cancel()
 
 
+async def test_each_feed_is_one_task() -> None:
+    """With seventy feeds a start made seventy more, that only waited for these to be read."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        before = asyncio.all_tasks()
+        running = asyncio.create_task(parts.run())
+        others: set[str] = set()
+        while not parts.view.synced:
+            await asyncio.sleep(0)
+            tasks = asyncio.all_tasks() - before
+            others |= {str(task.get_coro()) for task in tasks if not task.get_name().startswith("feed ")}
+        assert not [coroutine for coroutine in others if "Feeds._" in coroutine]
+        running.cancel()
+
+
 async def test_of_many_policy_objects_only_the_one_that_changed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     compile_object = kueue.compile_object
