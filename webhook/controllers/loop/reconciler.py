@@ -6,6 +6,7 @@ decision rests on was read before the ledger write that authorises it; a start c
 """
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import Callable
 from typing import Final
@@ -212,19 +213,21 @@ class Reconciler:
                 await self._recover(error)
 
     async def _pause(self) -> None:
-        now, loop = self._clock.now(), asyncio.get_running_loop()
-        next_wake = self.engine.next_wake(now)
-        limit = TICK_SECONDS if next_wake is None else min(TICK_SECONDS, max(0.0, next_wake - now))
-        try:
-            async with asyncio.timeout(limit):
-                await self.dirty.wake.wait()
-        except TimeoutError:
-            pass
+        if not self.dirty.wake.is_set():
+            await self._wait_for_work()
         # Group commit: everything that happens within the window is one ledger write.
         to_write_seconds = self._keeper.written_bytes / self._config.ledger_bytes_per_second
         rested_at = self._last_commit + max(self._config.commit_window_seconds, to_write_seconds)
-        await asyncio.sleep(max(0.0, rested_at - loop.time()))
+        await asyncio.sleep(max(0.0, rested_at - asyncio.get_running_loop().time()))
         self.dirty.wake.clear()
+
+    async def _wait_for_work(self) -> None:
+        now = self._clock.now()
+        next_wake = self.engine.next_wake(now)
+        limit = TICK_SECONDS if next_wake is None else min(TICK_SECONDS, max(0.0, next_wake - now))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                await self.dirty.wake.wait()
 
     async def _cycle(self) -> None:
         self._failed.check()

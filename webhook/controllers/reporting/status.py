@@ -40,6 +40,7 @@ IDLE_SECONDS: Final = 2.0
 IN_FLIGHT_MAX: Final = 4
 OUR_GENERATIONS: Final = ("scheduling.sigs.k8s.io", "scheduling.x-k8s.io")
 """PodGroups whose status says how many pods run. Volcano and the native scheduler keep that of their own."""
+OUR_KINDS: Final = ("ClusterQueue", "LocalQueue", elastic_quota_tree.KIND)
 
 Object = Mapping[str, Any]
 
@@ -162,8 +163,10 @@ class StatusWriter:
     def _wanted(self, counts: Counts) -> Iterator[_Wanted]:
         for obj in self.policy_objects():
             # An object of the policy ConfigMap is not stored by itself.
-            if obj.get("metadata", {}).get("uid"):
-                yield from self._wanted_of(obj, counts)
+            if obj["kind"] in OUR_KINDS and obj.get("metadata", {}).get("uid"):
+                wanted = self._wanted_of(obj, counts)
+                if wanted is not None:
+                    yield wanted
         members = self._members()
         for key, record in self.view.pod_groups.items():
             if record.generation not in OUR_GENERATIONS:
@@ -172,27 +175,27 @@ class StatusWriter:
             if stored is not None:
                 yield self._pod_group(stored, record, members.get(key, ()))
 
-    def _wanted_of(self, obj: Object, counts: Counts) -> Iterator[_Wanted]:
+    def _wanted_of(self, obj: Object, counts: Counts) -> _Wanted | None:
         policy, metadata = self.view.policy, obj["metadata"]
         group, _, version = str(obj["apiVersion"]).partition("/")
         match group, obj["kind"]:
             case (kueue.GROUP, "ClusterQueue") if self.with_kueue:
                 queue, tally = policy.queues.get(metadata["name"]), counts.queues.get(metadata["name"])
                 if queue is not None and tally is not None and queue.dialect == kueue.DIALECT:
-                    yield _Wanted(
-                        "clusterqueues", obj, (queue, tally, obj), partial(cluster_queue_status, queue, tally)
-                    )
+                    make = partial(cluster_queue_status, queue, tally)
+                    return _Wanted("clusterqueues", obj, (queue, tally, obj), make)
             case (kueue.GROUP, "LocalQueue") if self.with_kueue:
                 key = (metadata["namespace"], metadata["name"])
                 local, tally = policy.local_queues.get(key), counts.local_queues.get(key)
                 if local is not None and tally is not None:
                     queue = policy.queues.get(local.queue)
                     make = partial(local_queue_status, local, queue, tally, version)
-                    yield _Wanted("localqueues", obj, (local, queue, tally, obj), make)
+                    return _Wanted("localqueues", obj, (local, queue, tally, obj), make)
             case (elastic_quota_tree.GROUP, elastic_quota_tree.KIND):
                 if metadata["namespace"] == elastic_quota_tree.NAMESPACE:
                     make = partial(self._elastic_quota_tree, counts)
-                    yield _Wanted("elasticquotatrees", obj, (policy, counts.queues, counts.inherited, obj), make)
+                    return _Wanted("elasticquotatrees", obj, (policy, counts.queues, counts.inherited, obj), make)
+        return None
 
     def _elastic_quota_tree(self, counts: Counts) -> Status:
         tree, namespaces = self.queue_counts.tree(self.view.policy), dict[str, list[str]]()

@@ -67,7 +67,9 @@ class Forwarder:
         if peers is None:
             return
         others = {name: url for name, url in peers.items() if name != self.ownership.me}
-        healthy = await asyncio.gather(*(self._healthy(url) for url in others.values()))
+        asked = [self._healthy(url) for url in others.values()]
+        # Mostly there are two replicas: who asks one alone needs no task for it.
+        healthy = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
         live = [name for name, ok in zip(others, healthy, strict=True) if ok]
         if frozenset(live) | {self.ownership.me} != self.ownership.live:
             log.info("peers.changed", live=sorted([*live, self.ownership.me]))
