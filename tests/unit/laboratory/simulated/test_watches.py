@@ -9,6 +9,10 @@ import pytest
 from tests.unit.laboratory.simulated.clients import CONFIGMAPS, JOBS, Client, config_map, job
 from webhook import errors
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.objects import watches
+from webhook.laboratory.simulated.objects.store import Stored
+from webhook.laboratory.simulated.objects.watches import Selection
+from webhook.laboratory.simulated.requests.router import Request
 
 pytestmark = pytest.mark.virtual_time
 
@@ -85,6 +89,46 @@ async def test_bookmarks_move_the_position_while_nothing_happens(client: Client)
     assert [kind for kind, _ in events] == ["BOOKMARK"] * 3
     assert int(events[-1][1]["metadata"]["resourceVersion"]) > int(version)
     assert events[0][1]["kind"] == "ConfigMap"
+
+
+async def test_a_line_that_comes_in_time_costs_no_timer(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the simulation's timers a third were of readers who had a line long before."""
+    loop, made = asyncio.get_running_loop(), list[float]()
+    call_at = loop.call_at
+
+    def counted(when: float, callback: Any, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+        if callback.__module__ == watches.__name__:
+            made.append(when)
+        return call_at(when, callback, *args, **kwargs)
+
+    monkeypatch.setattr(loop, "call_at", counted)
+    reading = asyncio.create_task(watched(client, CONFIGMAPS, 30, allowWatchBookmarks="true"))
+    for name in "abcd":
+        await asyncio.sleep(1)
+        await client.post(CONFIGMAPS, config_map(name))
+    assert told(await reading) == [("ADDED", name) for name in "abcd"]
+    assert len(made) == 1
+
+
+async def test_what_many_watches_select_alike_is_looked_at_once(
+    cluster: SimulatedCluster, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All our processes watch the same ConfigMaps by the same selectors."""
+    query = {"watch": "true", "fieldSelector": "metadata.name=a"}
+    opened = [cluster.router.watch(Request("GET", CONFIGMAPS, query)) for _ in range(3)]
+    looked, holds = list[str](), Selection.holds
+
+    def counted(selection: Selection, stored: Stored) -> bool:
+        looked.append(stored.key[1])
+        return holds(selection, stored)
+
+    monkeypatch.setattr(Selection, "holds", counted)
+    await client.post(CONFIGMAPS, config_map("a"))
+    await client.post(CONFIGMAPS, config_map("b"))
+    assert looked == ["a", "b"]
+    assert [len(each._lines) for each in opened] == [1, 1, 1]
+    for each in opened:
+        each.end()
 
 
 async def test_initial_events_end_with_a_marked_bookmark(client: Client) -> None:

@@ -65,7 +65,7 @@ class Stored:
 class Event:
     """One change, shared by all watchers."""
 
-    __slots__ = ("_lines", "current", "previous", "revision", "storage", "type")
+    __slots__ = ("_lines", "current", "previous", "revision", "seen", "storage", "type")
 
     def __init__(self, kind: EventType, storage: Storage, current: Stored, previous: Stored | None) -> None:
         self.type: EventType = kind
@@ -74,6 +74,8 @@ class Event:
         self.previous = previous
         self.revision = current.revision
         self._lines: dict[str, bytes] = {}
+        self.seen: list[tuple[object, EventType | None]] = []
+        """What it is to who selects some of the objects, by the selection, of which many watches share one."""
 
     def line(self, kind: EventType) -> bytes:
         """Return the watch line that tells this change as ``kind``."""

@@ -41,6 +41,14 @@ class Selection:
             return False
         return self.fields is None or self.fields(stored.object)
 
+    def change(self, event: Event) -> EventType | None:
+        """Return what a change is to who sees the selected objects alone; None where it is nothing."""
+        now = event.type != "DELETED" and self.holds(event.current)
+        before = event.previous is not None and self.holds(event.previous)
+        if now:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
 
 def render(resource: Resource, stored: Stored) -> bytes:
     """Return the object's JSON in the version of ``resource``."""
@@ -61,6 +69,8 @@ class Watch:
         self._lines: deque[bytes] = deque()
         self._waiter: asyncio.Future[bool] | None = None
         """The reader, while it waits for a line."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Wakes the reader when it has waited long enough. Mostly a line comes first, and the next wait ends then."""
         self._ended = False
         self._after = 0
         """Revision that the reader has seen. A server that was set back says nothing until it is there again."""
@@ -115,6 +125,8 @@ class Watch:
                     return
                 bookmark += BOOKMARK_SECONDS
         finally:
+            if self._timer is not None:
+                self._timer.cancel()
             self.end()
 
     @property
@@ -134,15 +146,22 @@ class Watch:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         self._waiter = waiter
-        timer = loop.call_at(when, _settle, waiter, False)
-        try:
-            return await waiter
-        finally:
-            timer.cancel()
+        if self._timer is None or self._timer.when() != when:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(when, self._time_is_over)
+        return await waiter
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        self._settle(woken=False)
 
     def _woken(self) -> None:
-        if self._waiter is not None:
-            _settle(self._waiter, True)
+        self._settle(woken=True)
+
+    def _settle(self, *, woken: bool) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(woken)
 
     def _take(self, event: Event) -> None:
         kind = self._seen_as(event)
@@ -156,11 +175,12 @@ class Watch:
     def _seen_as(self, event: Event) -> EventType | None:
         if self._selects_all:
             return event.type
-        now = event.type != "DELETED" and self._selection.holds(event.current)
-        before = event.previous is not None and self._selection.holds(event.previous)
-        if now:
-            return "MODIFIED" if before else "ADDED"
-        return "DELETED" if before else None
+        for selection, kind in event.seen:
+            if selection is self._selection:
+                return kind
+        kind = self._selection.change(event)
+        event.seen.append((self._selection, kind))
+        return kind
 
     def _push(self, line: bytes) -> None:
         if len(self._lines) >= BACKLOG:
@@ -176,8 +196,3 @@ class Watch:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         item = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
         return b'{"type":"BOOKMARK","object":%b}\n' % orjson.dumps(item)
-
-
-def _settle(waiter: asyncio.Future[bool], woken: bool) -> None:
-    if not waiter.done():
-        waiter.set_result(woken)

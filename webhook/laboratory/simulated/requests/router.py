@@ -82,6 +82,7 @@ class Router:
         self._watches_most = 64
         """When there are so many, those that have ended are dropped."""
         self._targets: dict[str, _Target] = {}
+        self._selections: dict[tuple[str | None, str, str, tuple[str, ...]], Selection] = {}
         self._snapshots: dict[str, tuple[int, list[Stored]]] = {}
 
     async def handle(self, request: Request) -> Answer:
@@ -207,11 +208,17 @@ class Router:
 
     def _selection(self, target: _Target, query: Mapping[str, str]) -> Selection:
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-        return Selection(
-            target.namespace,
-            parse_labels(labels) if labels else everything,
-            parse_fields(fields, target.resource.selectable) if fields else None,
-        )
+        key = (target.namespace, labels, fields, target.resource.selectable)
+        selection = self._selections.get(key)
+        if selection is None:
+            if len(self._selections) > 4096:
+                self._selections.clear()
+            selection = self._selections[key] = Selection(
+                target.namespace,
+                parse_labels(labels) if labels else everything,
+                parse_fields(fields, target.resource.selectable) if fields else None,
+            )
+        return selection
 
     # -- verbs ------------------------------------------------------------------------------------------------------
 
