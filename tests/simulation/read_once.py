@@ -14,6 +14,7 @@ from webhook.cluster import feeds
 from webhook.cluster.nodes import node
 from webhook.core.ledger import text as ledger_text
 from webhook.core.model.gang import PodPrice
+from webhook.dialects import compiler
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.plain_pods import pod
 from webhook.jobs.pricing import pod_requests
@@ -41,7 +42,14 @@ PRICES: Final[tuple[tuple[Any, str], ...]] = tuple(
 @contextmanager
 def read_once() -> Iterator[None]:
     """Keep what was read until the story is over."""
-    others = ((ledger_text, "_decode_key"), (job, "read"), (informer, "read_metadata"), (nesting, "shallow"))
+    others = (
+        (ledger_text, "_decode_key"),
+        (ledger_text, "_decode_meta"),
+        (job, "read"),
+        (informer, "read_metadata"),
+        (nesting, "shallow"),
+        (compiler, "_compile"),
+    )
     decode_key = ledger_text._decode_key
     usual = [(module, name, getattr(module, name)) for module, name in (*OF_BYTES, *PRICES, *others)]
     price = _kept_prices(pod_requests.price)
@@ -52,6 +60,8 @@ def read_once() -> Iterator[None]:
             setattr(module, name, price)
         setattr(informer, "read_metadata", _kept_of_one(read_metadata))  # noqa: B010 - it is looked up there
         ledger_text._decode_key = _kept_entry(decode_key)
+        ledger_text._decode_meta = _kept_meta(ledger_text._decode_meta)
+        compiler._compile = _kept_policy(compiler._compile)
         nesting.shallow = _kept_cut(nesting.shallow)
         job.read = _Jobs(job.read)  # type: ignore[assignment]
         yield
@@ -93,6 +103,32 @@ def _kept_entry(function: Callable[[str, str], Any]) -> Callable[[str, str], Any
         if found is None:
             found = known[key, text] = function(key, text)
         return found
+
+    return read
+
+
+def _kept_meta(function: Callable[[Mapping[str, str]], Any]) -> Callable[[Mapping[str, str]], Any]:
+    known: dict[str, Any] = {}
+
+    def read(data: Mapping[str, str]) -> Any:
+        text = data.get(ledger_text.META, "")
+        found = known.get(text)
+        if found is None:
+            found = known[text] = function(data)
+        return found
+
+    return read
+
+
+def _kept_policy(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """By identity: documents of the same bytes are one object by now."""
+    known: dict[int, tuple[Any, Any]] = {}
+
+    def read(document: Any, source: Any) -> Any:
+        found = known.get(id(document))
+        if found is None:
+            found = known[id(document)] = (document, function(document, source))
+        return found[1]
 
     return read
 
