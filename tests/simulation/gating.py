@@ -20,11 +20,12 @@ PATIENCE_SECONDS: Final = 10
 async def gate_and_ungate(world: "World", busy_seconds: float) -> None:
     """Gate all namespaces and un-gate them, by turns, as often as the weather says."""
     chance, turns = Random(world.seed), world.weather.ungated
+    holding: list[asyncio.Task[Any]] = []
     for turn in range(turns):
         if turn % 2:
             moment = chance.choice(MOMENTS)
             if moment == "stopping":
-                world.spawn(world.owners.hold(1, 0, without_queue))
+                holding.append(world.spawn(world.owners.hold(1, 0, without_queue)))
             await _wait_for(world, moment)
             if chance.random() < 0.3:
                 world.spawn(_without_queues(world, chance.choice(NAMESPACES), chance.uniform(0.2, 20)))
@@ -32,6 +33,8 @@ async def gate_and_ungate(world: "World", busy_seconds: float) -> None:
         if turn % 2 == 0:
             world.spawn(world.owners.crowd("team-a"))
         await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / turns))
+    # Once all of this is over, users let go on what is held: who still holds something then would be surprised.
+    await asyncio.gather(*holding)
 
 
 def without_queue(job: dict[str, Any]) -> bool:
