@@ -15,14 +15,13 @@ from tests.simulation.ensembles import Ensemble
 from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job, work_of
-from tests.simulation.mixed_ledger import PutBack, all_entries, read_whole, take_in
+from tests.simulation.mixed_ledger import PutBack, StoredLedger
 from tests.simulation.racks import Racks, without_rack
 from tests.simulation.running import Running
 from tests.simulation.shapes import STORAGES, is_suspended
 from tests.simulation.trees import Held, Trees, held_by
 from webhook.assembly.reconciler import ReconcilerParts
 from webhook.clock import LoopClock
-from webhook.cluster.ledger_book import LedgerBook
 from webhook.controllers.gang_record import GangRecords, Phase
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.notation import names
@@ -64,7 +63,7 @@ class Invariants:
         self.gpus_max: int | None = None
         """Where nothing else bounds them: how many GPUs all queues have together."""
         self._ledger = Ledger()
-        self._book = LedgerBook()
+        self._stored_ledger = StoredLedger()
         self.rebuilt: list[Reservation] = []
         """Entries that a rebuild had to find again, as they were before."""
         self._mixed = False
@@ -215,23 +214,23 @@ class Invariants:
 
     # -- after every write -----------------------------------------------------------------------------------------
 
-    def _read_parts(self) -> LedgerBook:
+    def _read_parts(self) -> StoredLedger:
         stored = self._server.store.items(self._config_maps, names.SYSTEM_NAMESPACE)
-        take_in(self._book, (each.object for each in stored))
-        return self._book
+        self._stored_ledger.take_in(each.object for each in stored)
+        return self._stored_ledger
 
     def _read_ledger(self) -> None:
-        book = self._read_parts()
-        ledger = read_whole(book)
+        parts = self._read_parts()
+        ledger = parts.whole()
         self._mixed = self._put_back is not None and not self._put_back.is_judged(ledger)
         if self._mixed:
             # The leader may not have noticed: what it reserves on other pages stands there.
-            self._ledger = replace(self._ledger, epoch=0, seq=0, entries=self._ledger.entries | all_entries(book))
+            self._ledger = replace(self._ledger, epoch=0, seq=0, entries=self._ledger.entries | parts.all_entries())
             return
         if ledger is None:
             self._lost = self._lost or self._ledger
             # What it held is held on. How far it had come nobody may know who has to rebuild it.
-            self._ledger = replace(self._ledger, epoch=0, seq=0)
+            self._ledger = replace(self._ledger, epoch=0, seq=0, entries=parts.held_on(self._ledger.entries))
             return
         if ledger.version < self._ledger.version:
             self._fail(f"the ledger went back from {self._ledger.version} to {ledger.version}")

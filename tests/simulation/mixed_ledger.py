@@ -1,4 +1,4 @@
-"""A ledger whose index and pages are of two times."""
+"""The ledger as it is stored, also where index and pages are of two times, or the index is gone."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -12,47 +12,64 @@ from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.notation import names
 
 
-def take_in(book: LedgerBook, config_maps: Iterable[Mapping[str, Any]]) -> None:
-    """Have ``book`` say what is stored of the ledger. What a page held that was deleted or damaged is held on, until a
-    new index lists it no more.
+class StoredLedger:
+    """What is stored of the ledger, whole or not. What a page held that was deleted or damaged is held on, until a new
+    index lists it no more.
     """
-    book.index = None
-    for document in config_maps:
-        metadata, data = document["metadata"], document.get("data") or {}
-        if metadata["name"] == names.LEDGER_NAME:
-            book.index = data
-        elif (metadata.get("labels") or {}).get(names.LEDGER_PAGE) == names.LEDGER_NAME:
-            _take_page(book, metadata["name"], Found(metadata["uid"], data))
 
+    def __init__(self) -> None:
+        self._book = LedgerBook()
+        self._index: Mapping[str, str] | None = None
+        """The last that made a whole with its pages."""
 
-def _take_page(book: LedgerBook, name: str, page: Found) -> None:
-    known = book.pages.get(name)
-    if known is not None and known.data is page.data:
-        return
-    try:
-        if page.data:
-            ledger_text.decode(page.data)
-    except LedgerCorrupt:
-        book.pages.setdefault(name, page)
-    else:
-        book.pages[name] = page
+    def take_in(self, config_maps: Iterable[Mapping[str, Any]]) -> None:
+        """Take note of all objects of the ledger that there are."""
+        self._book.index = None
+        for document in config_maps:
+            metadata, data = document["metadata"], document.get("data") or {}
+            if metadata["name"] == names.LEDGER_NAME:
+                self._book.index = data
+            elif (metadata.get("labels") or {}).get(names.LEDGER_PAGE) == names.LEDGER_NAME:
+                self._take_page(metadata["name"], Found(metadata["uid"], data))
 
+    def _take_page(self, name: str, page: Found) -> None:
+        known = self._book.pages.get(name)
+        if known is not None and known.data is page.data:
+            return
+        try:
+            if page.data:
+                ledger_text.decode(page.data)
+        except LedgerCorrupt:
+            self._book.pages.setdefault(name, page)
+        else:
+            self._book.pages[name] = page
 
-def read_whole(book: LedgerBook) -> Ledger | None:
-    """Return the ledger that index and pages make; None where they make none."""
-    try:
-        return book.read()
-    except (LedgerCorrupt, PagesMismatch):
-        return None
+    def whole(self) -> Ledger | None:
+        """Return the ledger that index and pages make; None where they make none."""
+        try:
+            ledger = self._book.read()
+        except (LedgerCorrupt, PagesMismatch):
+            return None
+        if ledger is not None:
+            self._index = self._book.index
+        return ledger
 
+    def held_on(self, before: Mapping[str, Reservation]) -> Mapping[str, Reservation]:
+        """Return what counts while there is no whole: by the last index that made one, with its pages as they are now,
+        since a leader that has not noticed goes on writing there. Where one of these was made again: what did
+        ``before``.
+        """
+        self._book.index = self._index
+        whole = self.whole()
+        return before if whole is None else whole.entries
 
-def all_entries(book: LedgerBook) -> dict[str, Reservation]:
-    """Return what index and pages say, each alone, whether or not they belong together."""
-    entries: dict[str, Reservation] = {}
-    for data in (book.index or {}, *(page.data for page in book.pages.values())):
-        with suppress(LedgerCorrupt):
-            entries |= ledger_text.decode(data).entries
-    return entries
+    def all_entries(self) -> dict[str, Reservation]:
+        """Return what index and pages say, each alone, whether or not they belong together."""
+        entries: dict[str, Reservation] = {}
+        for data in (self._book.index or {}, *(page.data for page in self._book.pages.values())):
+            with suppress(LedgerCorrupt):
+                entries |= ledger_text.decode(data).entries
+        return entries
 
 
 class PutBack:
@@ -62,9 +79,9 @@ class PutBack:
         self._done = False
         self._found: Ledger | None = None
 
-    def done(self, book: LedgerBook) -> None:
+    def done(self, stored: StoredLedger) -> None:
         """Take note of what is there now."""
-        self._done, self._found = True, read_whole(book)
+        self._done, self._found = True, stored.whole()
 
     def is_judged(self, ledger: Ledger | None) -> bool:
         """Return whether a leader that read what was put there has written more than that it takes over."""

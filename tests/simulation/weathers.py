@@ -41,6 +41,8 @@ PAST_FAILURES = (
     ("rough with growing groups on few nodes", 726000005),
     ("rough with long jobs", 7),
     ("calm with plain pods and namespaces ungated", 9100),
+    ("rough with pages and a ledger lost", 1030603946),
+    ("rough with pages and a ledger lost", 176473137),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that
@@ -54,7 +56,8 @@ was kept on a node where others came first, groups that grew beyond what the nod
 full, a started gang without nodes beside a booking, room lent and borrowed past a cohort that had vanished, a check
 that knew no pod whose rack others had filled, two pod sets of a gang that were kept the same room, a claim that awaited
 who was turned back, a growth that forgot who had succeeded, a claim that counted on who ends for a booking alone, a
-release that overtook the pods of a late start, an owner who was still holding a job when all were let go."""
+release that overtook the pods of a late start, an owner who was still holding a job when all were let go,
+what a leader wrote on a page before it noticed that the index was gone."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
