@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from math import inf
 from random import Random
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ from tests.simulation.load import QUEUES, how_it_ended
 from tests.simulation.shapes import STORAGES, is_suspended
 from webhook.core.ledger.record import Reservation
 from webhook.kube.api import MERGE_PATCH
+from webhook.kube.backoff import MOST_SECONDS
+from webhook.kube.list_watch import HEALTHY_SECONDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
 
@@ -23,6 +26,10 @@ MOMENTS: Final = ("waiting", "starting", "running")
 """Where a gang of the kind is when that is refused."""
 NOTICED_SECONDS: Final = 30.0
 """Four watches that are put off, and three refusals in a row, where nothing else is in the way."""
+WORKS_AGAIN_SECONDS: Final = MOST_SECONDS + HEALTHY_SECONDS
+"""Who is answered for so long has a watch again that has worked. For less, the next failure waits as the last one did."""
+STILL_WAITS_SECONDS: Final = 4 * MOST_SECONDS
+"""Until a refusal is known then: the end of the watch, and three refusals in a row."""
 ROOM_SECONDS: Final = 20.0
 """How long a kind is still refused once its gangs have their queues again."""
 ALONE_SECONDS: Final = 300.0
@@ -46,8 +53,9 @@ class ShutKinds:
         self._rng = rng
         self._invariants = invariants
         self._known_after = known_after + NOTICED_SECONDS
-        self._since: dict[str, float] = {}
-        """Kind to when it was refused."""
+        self._known_at: dict[str, float] = {}
+        """Kind that is refused to from when on all of ours know that."""
+        self._answered_at: dict[str, float] = {}
         self._held: dict[str, Reservation] = {}
         self._found: asyncio.Future[str] | None = None
         self._sought = ""
@@ -89,7 +97,9 @@ class ShutKinds:
         self._refuse(kind)
 
     def _refuse(self, kind: str) -> None:
-        self._since[kind] = asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        works = now - self._answered_at.get(kind, -inf) > WORKS_AGAIN_SECONDS
+        self._known_at[kind] = now + self._known_after + (0 if works else STILL_WAITS_SECONDS)
         self._cluster.router.shut_off(RESOURCES[kind], self._rng.choice((403, 500)))
 
     async def _stop_queues(self, policy: str) -> None:
@@ -100,15 +110,16 @@ class ShutKinds:
 
     async def answer_again(self) -> None:
         """Let all that is left go on alone for some minutes once the refusal is known, and answer then."""
-        if self._since:
+        if self._known_at:
             await asyncio.sleep(self._known_after)
             await self._stop_queues("None")
             await asyncio.sleep(ALONE_SECONDS)
-        for kind in list(self._since):
+        for kind in list(self._known_at):
             self._answer(kind)
 
     def _answer(self, kind: str) -> None:
-        del self._since[kind]
+        del self._known_at[kind]
+        self._answered_at[kind] = asyncio.get_running_loop().time()
         del self._cluster.router.shut[RESOURCES[kind]]
 
     async def _of_which_one_is(self, moment: str, seconds: float) -> str:
@@ -149,6 +160,7 @@ class ShutKinds:
         before, self._held = self._held, dict(self._invariants.ledger.entries)
         now = asyncio.get_running_loop().time()
         for uid, entry in self._held.items():
-            since = self._since.get(entry.kind.partition(".")[0])
-            if uid not in before and since is not None and now - since > self._known_after:
-                self._invariants.note(f"{entry} was admitted though its kind is refused for {now - since:.0f} s")
+            known_at = self._known_at.get(entry.kind.partition(".")[0])
+            if uid not in before and known_at is not None and now > known_at:
+                late = now - known_at
+                self._invariants.note(f"{entry} was admitted {late:.0f} s after its kind must be known to be refused")
