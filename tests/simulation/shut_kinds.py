@@ -27,7 +27,7 @@ MOMENTS: Final = ("waiting", "starting", "running")
 NOTICED_SECONDS: Final = 30.0
 """Four watches that are put off, and three refusals in a row, where nothing else is in the way."""
 WORKS_AGAIN_SECONDS: Final = MOST_SECONDS + HEALTHY_SECONDS
-"""Who is answered for so long has a watch again that has worked. For less, the next failure waits as the last one did."""
+"""Who is answered for so long has a watch again that has worked. For less, its waits go on growing."""
 STILL_WAITS_SECONDS: Final = 4 * MOST_SECONDS
 """Until a refusal is known then: the end of the watch, and three refusals in a row."""
 ROOM_SECONDS: Final = 20.0
