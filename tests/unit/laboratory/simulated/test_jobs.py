@@ -181,6 +181,23 @@ async def test_a_pod_that_is_deleted_is_counted_as_failed_and_replaced(client: C
     assert gone not in await client.names(PODS)
 
 
+async def test_a_pod_that_is_given_to_another_job_is_let_go_and_both_run_their_own(client: Client) -> None:
+    """As upstream's ClaimPods: a pod that a Job controls and its selector does not match is none of its."""
+    await client.post(JOBS, job("a", pods=1))
+    await client.post(JOBS, job("b", pods=1))
+    await status_reaches(client, "a", ready=1)
+    await status_reaches(client, "b", ready=1)
+    (given,) = await client.items(PODS, labelSelector="job-name=b")
+    owner = (await client.items(PODS, labelSelector="job-name=a"))[0]["metadata"]["ownerReferences"]
+    await client.merge(f"{PODS}/{given['metadata']['name']}", {"metadata": {"ownerReferences": owner}})
+    await asyncio.sleep(20)
+    await status_reaches(client, "a", ready=1, failed=None)
+    pods = {pod["metadata"]["name"]: pod["metadata"].get("ownerReferences") for pod in await client.items(PODS)}
+    assert pods[given["metadata"]["name"]] is None
+    assert len(pods) == 3
+    await status_reaches(client, "b", ready=1)
+
+
 async def test_deleting_a_job_without_a_policy_orphans_its_pods_and_background_collects_them(client: Client) -> None:
     await client.post(JOBS, job("kept", pods=1))
     await client.post(JOBS, job("swept", pods=1))

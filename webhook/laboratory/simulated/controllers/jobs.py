@@ -2,9 +2,9 @@
 
 Follows ``pkg/controller/job`` of Kubernetes 1.36: suspending deletes active pods and clears startTime (earlier releases
 leave it); resuming sets it again; pods are created in batches that double while none is refused; a refused pod is
-retried with a back-off; each ended pod is counted once (by the tracking finalizer); the interim conditions
-SuccessCriteriaMet and FailureTarget come before Complete and Failed, which wait until no pod is left terminating. Not
-modelled: podFailurePolicy, successPolicy, backoffLimitPerIndex.
+retried with a back-off; a pod that its selector does not match is let go of; each ended pod is counted once (by the
+tracking finalizer); the interim conditions SuccessCriteriaMet and FailureTarget come before Complete and Failed, which
+wait until no pod is left terminating. Not modelled: podFailurePolicy, successPolicy, backoffLimitPerIndex, adoption.
 """
 
 import asyncio
@@ -75,9 +75,11 @@ class JobController(Controller):
 
     def _pod_changed(self, event: Event) -> None:
         owner = pods.controller_of(event.current)
-        if owner is not None and owner["kind"] == "Job" and owner["apiVersion"] == "batch/v1":
-            self.enqueue((event.current.key[0], owner["name"], owner["uid"]))
-        elif owner is None and pods.TRACKING in (event.current.object["metadata"].get("finalizers") or ()):
+        before = owner if event.previous is None else pods.controller_of(event.previous)
+        for each in (owner,) if before == owner else (owner, before):
+            if each is not None and each["kind"] == "Job" and each["apiVersion"] == "batch/v1":
+                self.enqueue((event.current.key[0], each["name"], each["uid"]))
+        if owner is None and pods.TRACKING in (event.current.object["metadata"].get("finalizers") or ()):
             self.enqueue(event.current.key)
 
     def begin_again(self) -> None:
@@ -105,7 +107,7 @@ class JobController(Controller):
             await self._let_go(uid)
             await self._expire(stored, key)
             return
-        sync = _Sync(job, self.store.owned(pods.PODS, uid), {**job["status"]})
+        sync = _Sync(job, await self._claimed(job, uid), {**job["status"]})
         await self._advance(sync, key)
         written = await self._write_status(stored, sync.status)
         await self._release_counted(written.uid)
@@ -303,6 +305,16 @@ class JobController(Controller):
     async def _unfinalize(self, pod: Stored) -> None:
         if pods.TRACKING in (pod.object["metadata"].get("finalizers") or ()):
             await self.server.update(self._pods, *pod.key, pods.without_finalizer(pods.TRACKING), self.call())
+
+    async def _claimed(self, job: Json, uid: str) -> list[Stored]:
+        """Return the Job's pods; let go of those that somebody gave it and that its selector does not match."""
+        owned, matched = self.store.owned(pods.PODS, uid), job["spec"]["selector"]["matchLabels"].items()
+        claimed = [pod for pod in owned if matched <= (pod.object["metadata"].get("labels") or {}).items()]
+        if len(claimed) < len(owned) and "deletionTimestamp" not in job["metadata"]:
+            for pod in owned:
+                if pod not in claimed:
+                    await self.server.update(self._pods, *pod.key, pods.without_owner(uid), self.call())
+        return claimed
 
     async def _let_orphan_go(self, namespace: str, name: str) -> None:
         pod = self.store.get(pods.PODS, namespace, name)

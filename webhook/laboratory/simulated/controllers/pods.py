@@ -48,6 +48,17 @@ def without_finalizer(finalizer: str) -> Any:
     return change
 
 
+def without_owner(uid: str) -> Any:
+    """Return the change that takes one owner off an object."""
+
+    def change(stored: Stored) -> Json:
+        metadata = {**stored.object["metadata"]}
+        kept = [each for each in metadata.pop("ownerReferences", None) or () if each["uid"] != uid]
+        return {**stored.object, "metadata": {**metadata, "ownerReferences": kept} if kept else metadata}
+
+    return change
+
+
 def from_template(template: Json, owner: Json, metadata: Json) -> Json:
     """Return a new pod: the template's labels and annotations, completed by ``metadata``, controlled by ``owner``."""
     pod: Json = orjson.loads(orjson.dumps({"metadata": template.get("metadata") or {}, "spec": template["spec"]}))
