@@ -45,6 +45,7 @@ PAST_FAILURES = (
     ("rough with pages and a ledger lost", 176473137),
     ("calm with kinds refused later", 1030603952),
     ("rough with hostile tenants of all kinds", 1030603949),
+    ("rough with a backup restored", 1030603958),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that
@@ -60,7 +61,8 @@ that knew no pod whose rack others had filled, two pod sets of a gang that were 
 who was turned back, a growth that forgot who had succeeded, a claim that counted on who ends for a booking alone, a
 release that overtook the pods of a late start, an owner who was still holding a job when all were let go,
 what a leader wrote on a page before it noticed that the index was gone, a kind that was
-answered for a moment between two refusals, a pod that its owner gave to another's Job."""
+answered for a moment between two refusals, a pod that its owner gave to another's Job, a
+restored backup that only a restart shows."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
