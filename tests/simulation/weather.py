@@ -33,7 +33,7 @@ class Weather:
     all_served: bool = False
     """Kinds are served of which there is nothing, and Kueue's in both versions: all is read that can be."""
     restored: bool = False
-    """While all is busy etcd is set back to a backup. Nobody of ours is restarted for that, where the ledger shows it."""
+    """While all is busy etcd is set back to a backup. Ours are restarted only where no ledger shows it."""
     hostile: int = 0
     """How many things tenants do who write whatever they may."""
     hostile_kinds: bool = False

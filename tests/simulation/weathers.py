@@ -46,23 +46,24 @@ PAST_FAILURES = (
     ("calm with kinds refused later", 1030603952),
     ("rough with hostile tenants of all kinds", 1030603949),
     ("rough with a backup restored", 1030603958),
+    ("rough with a backup restored", 2308378525),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
-rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that
-joined another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of
-pods was dead, a rebuild that forgot whose pods were ending, a standby that took over with memories of what
-never happened, a start that was never tried again, two leaders that took jobs for deleted which they had not
-read yet, a rebuild that gave away the room of pods that were ending, a count that forgot succeeded pods because
-they were deleted, users whose groups grew beyond what their queue can ever hold, an owner that was claimed, a
-wait too short to be ever over, room on nodes that a gang being stopped lost when another took over, room that
-was kept on a node where others came first, groups that grew beyond what the nodes have, a second pod set whose node was
-full, a started gang without nodes beside a booking, room lent and borrowed past a cohort that had vanished, a check
-that knew no pod whose rack others had filled, two pod sets of a gang that were kept the same room, a claim that awaited
-who was turned back, a growth that forgot who had succeeded, a claim that counted on who ends for a booking alone, a
-release that overtook the pods of a late start, an owner who was still holding a job when all were let go,
-what a leader wrote on a page before it noticed that the index was gone, a kind that was
-answered for a moment between two refusals, a pod that its owner gave to another's Job, a
-restored backup that only a restart shows."""
+rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
+another of its PodGroup which the same plan stopped, a pod beyond what was reserved while the watch of pods was dead,
+a rebuild that forgot whose pods were ending, a standby that took over with memories of what never happened, a start
+that was never tried again, two leaders that took jobs for deleted which they had not read yet, a rebuild that gave
+away the room of pods that were ending, a count that forgot succeeded pods because they were deleted, users whose
+groups grew beyond what their queue can ever hold, an owner that was claimed, a wait too short to be ever over, room
+on nodes that a gang being stopped lost when another took over, room that was kept on a node where others came first,
+groups that grew beyond what the nodes have, a second pod set whose node was full, a started gang without nodes beside
+a booking, room lent and borrowed past a cohort that had vanished, a check that knew no pod whose rack others had
+filled, two pod sets of a gang that were kept the same room, a claim that awaited who was turned back, a growth that
+forgot who had succeeded, a claim that counted on who ends for a booking alone, a release that overtook the pods of a
+late start, an owner who was still holding a job when all were let go, what a leader wrote on a page before it noticed
+that the index was gone, a kind that was answered for a moment between two refusals, a pod that its owner gave to
+another's Job, a restored backup that only a restart shows, a start that was on its way to the API server before it
+was stopped for one."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -174,8 +174,10 @@ class SimulatedApi:
         plan = self.faults
         if plan is None:
             return await self._sent(self._router.handle(request))
-        outcome = plan.request(write)
+        outcome, restores = plan.request(write), self._restores
         await asyncio.sleep(plan.delay_seconds())
+        if self._restores != restores:
+            raise _reset(write)
         match outcome:
             case Outcome.THROTTLED:
                 raise errors.Unavailable(429, "TooManyRequests", "injected: too many requests, please try again later")
@@ -199,13 +201,20 @@ class SimulatedApi:
 
     async def _sent(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Let the server finish what it was sent even when the caller gives up or dies."""
-        return await asyncio.shield(self._later(work))
+        answer: Answer = await asyncio.shield(self._later(work))
+        return answer
 
-    async def _after(self, seconds: float, request: Request) -> Answer:
+    async def _after(self, seconds: float, request: Request) -> Answer | None:
+        restores = self._restores
         await asyncio.sleep(seconds)
-        return await self._router.handle(request)
+        return await self._router.handle(request) if self._restores == restores else None
 
-    def _later(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
+    @property
+    def _restores(self) -> int:
+        """How often the API server was stopped for a backup; what was on its way to it then never arrives."""
+        return self._router.server.store.restores
+
+    def _later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

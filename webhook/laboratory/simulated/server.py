@@ -116,9 +116,12 @@ class SimulatedServer:
         if reviewed:
             attributes.object, attributes.name = item, item["metadata"]["name"]
             await self.admission.validate(attributes)
+        self._check_lived(restores)
+        return self._commit_new(resource, namespace, item, call)
+
+    def _check_lived(self, restores: int) -> None:
         if self.store.restores != restores:
             raise internal("the API server was stopped for a backup to be restored")
-        return self._commit_new(resource, namespace, item, call)
 
     def _commit_new(self, resource: Resource, namespace: str, item: Json, call: Call) -> Stored:
         name = item["metadata"]["name"]
@@ -210,11 +213,13 @@ class SimulatedServer:
         ``change`` sees the stored object and may be asked again when somebody else wrote meanwhile. The result's
         resourceVersion, where it differs from the stored one, is a precondition.
         """
+        restores = self.store.restores
         for _ in range(_ATTEMPTS):
             stored = self.get(resource, namespace, name)
             wanted = self._incoming(resource, namespace, change(as_served(resource, stored)))
             new = self._prepared(resource, stored, wanted, subresource)
             new = await self._admit_update(resource, namespace, stored, new, call, subresource)
+            self._check_lived(restores)
             if self.store.get(resource.storage, namespace, name) is stored:
                 return self._commit_update(resource, stored, new, call)
         raise conflict(resource, name)
