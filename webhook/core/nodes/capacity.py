@@ -9,7 +9,7 @@ ranking catches up when it is asked. So a change costs nothing by itself, and a 
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from webhook.core.nodes.allotment import Allotment
@@ -270,6 +270,14 @@ class Capacity:
         if known is not None:
             self._keep(known.allotment.nodes, self._claims.drop(uid), -1)
         return known
+
+    def hand_over(self, gangs: Iterable[str]) -> None:
+        """Have claims that are short of room now await ``gangs``, which another that has ended did."""
+        awaits = set(gangs) - self._claims.firm.awaited.keys()
+        for uid in self.claimants() if awaits else ():
+            if not self.keeps(uid):
+                claimed = self._claims.claims[uid]
+                self.claim(uid, replace(claimed, awaits=claimed.awaits | awaits))
 
     def has_left(self, gang: str) -> None:
         """Stop awaiting a gang in any claim: what it holds from now on it keeps."""

@@ -187,10 +187,14 @@ class State:
             self.wake(*promised)
 
     def end_claim(self, uid: str) -> Allotment | None:
-        """End a claim; return what it kept on nodes, if anything."""
-        self.claims.pop(uid, None)
+        """End a claim; return what it kept on nodes, if anything. Others may count on what its victims leave there."""
+        claim = self.claims.pop(uid, None)
         self.allocations.withdraw_promise(uid)
         kept = None if self.nodes is None else self.nodes.unclaim(uid)
+        if self.nodes is not None and kept is not None and claim is not None:
+            going = [each for each in claim.awaits if each in self.allocations.stopping]
+            self.allocations.looked_at += len(self.nodes.claimants()) if going else 0
+            self.nodes.hand_over(self.decider.uids(going))
         return None if kept is None else kept.allotment
 
     def end_booking(self, uid: str) -> Allotment | None:

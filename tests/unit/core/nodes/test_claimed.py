@@ -1,6 +1,6 @@
 """Room that is kept for claims: what is free for others at any moment, whatever happened before."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook.core.nodes.allotment import Allotment
@@ -131,3 +131,23 @@ def test_a_seat_that_one_claim_awaits_is_not_promised_again_because_a_booking_aw
     assert there.keeps("first")
     assert there.keeps("second"), "claims go before bookings"
     assert not there.keeps("wide")
+
+
+STILL_LEAVING = [("allot", "x", {"a": 4}), ("allot", "y", {"a": 4}), ("claim", "v", {"b": 1}, {"x"}, False)]
+
+
+@example([*STILL_LEAVING, ("claim", "w", {"a": 4}, set(), False)], "v")
+@example([*STILL_LEAVING, ("claim", "w", {"a": 4}, set(), True)], "v")
+@given(st.lists(acts, max_size=30), st.sampled_from(CLAIMANTS))
+def test_what_is_kept_stays_kept_when_another_claim_ends_whose_gangs_are_still_leaving(
+    story: list[tuple],  # type: ignore[type-arg]
+    ended: str,
+) -> None:
+    """All claims count on whom any of them awaits."""
+    there, claims = told(story)
+    kept = [uid for uid in there.claimants() if uid != ended and there.keeps(uid)]
+    _, awaits, booked = claims.get(ended, ({}, set[str](), False))
+    there.unclaim(ended)
+    if not booked:
+        there.hand_over(sorted(awaits))
+        assert [uid for uid in kept if not there.keeps(uid)] == []
