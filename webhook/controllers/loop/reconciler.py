@@ -251,8 +251,7 @@ class Reconciler:
         if changed or batch.starts or batch.lifts or self._keeper.renew_due:
             self._last_commit = asyncio.get_running_loop().time()
             await self._keeper.verify(*self.dirty.take_doubts())
-            # Bookings and moves are no reason for a write: they go with the next, which renews the lease if nothing
-            # else does.
+            # Bookings and moves are no reason for a write: they go with the next one, the lease's at the latest.
             self._gangs.write_moves(batch)
             before, changed = self._keeper.ledger, batch.put.keys() | batch.drop
             ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())

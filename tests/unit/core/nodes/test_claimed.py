@@ -143,7 +143,7 @@ def test_what_is_kept_stays_kept_when_another_claim_ends_whose_gangs_are_still_l
     story: list[tuple],  # type: ignore[type-arg]
     ended: str,
 ) -> None:
-    """All claims count on whom any of them awaits."""
+    """Each claim counts on all gangs that any claim awaits."""
     there, claims = told(story)
     kept = [uid for uid in there.claimants() if uid != ended and there.keeps(uid)]
     _, awaits, booked = claims.get(ended, ({}, set[str](), False))
