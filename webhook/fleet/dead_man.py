@@ -169,6 +169,7 @@ class DeadMan:
                     await self._give_up(job, member, note, waited)
                 except (Conflict, Invalid, NotFound, UnreadableRecord) as error:
                     log.info("fleet.record_moved_on", step="give up", error=str(error))
+                    await job.tell(error)
 
     async def _give_up(self, job: FleetJob, member: str, note: str, waited: float) -> None:
         stored = await job.own.read()

@@ -334,7 +334,7 @@ class Hub:
         except UnreadableRecord as error:
             self._note_unreadable(which, unreadable=True)
             log.warning("fleet.job_not_placed", job="/".join(which), error=str(error))
-            await job.tell_unreadable(error)
+            await job.tell(error)
         except ApiError as error:
             log.warning("fleet.job_not_placed", job="/".join(which), error=str(error))
         except Exception:

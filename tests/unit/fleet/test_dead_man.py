@@ -9,7 +9,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, pytorch_job, tutti
+from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, Side, fleet, pytorch_job, tutti
 from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
@@ -17,6 +17,7 @@ from webhook.config import Config
 from webhook.controllers.gangs.silent_hubs import LEASES, LOOK_SECONDS, Hubs
 from webhook.core.fleet.silence import SLACK_SECONDS
 from webhook.core.notation import names
+from webhook.errors import Conflict
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import Hub
 from webhook.fleet.lost import SILENT, noted
@@ -71,6 +72,28 @@ async def test_a_gang_of_a_silent_member_runs_elsewhere_when_it_has_surely_stopp
         assert await world.places(*SEED) == ["b"]
         await world.hub.cluster.create(pytorch_job("next", runtime="6000s"))
         await runs_in(world, 3, 3)
+
+
+async def test_a_gang_that_cannot_be_given_up_because_its_record_is_refused_is_told() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        request = world.own.request
+
+        async def refuses(method: str, path: str, **how: Any) -> bytes:
+            if method == "PATCH" and path.endswith("/pytorchjobs/pytorch-test"):
+                raise Conflict(409, "Conflict", 'admission webhook "their.policy" denied the request')
+            return await request(method, path, **how)
+
+        world.own.request = refuses  # type: ignore[method-assign]
+        world.links["a"].freeze()
+
+        async def told() -> bool:
+            listed = await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events")
+            return "DispatchRefused" in {each["reason"] for each in orjson.loads(listed)["items"]}
+
+        await world.until(told, SURELY_SECONDS + 2 * LATE_SECONDS)
+        world.own.request = request  # type: ignore[method-assign]
+        await runs_in(world, 0, 3, seconds=LATE_SECONDS)
 
 
 async def test_a_member_that_is_back_in_time_keeps_its_gang() -> None:

@@ -22,18 +22,17 @@ from webhook.core.fleet.steps import (
     why_not,
     why_recalled,
 )
-from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation.names import QUEUE_LABELS
-from webhook.errors import ApiError, Conflict, Invalid
+from webhook.errors import Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.asking.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
 from webhook.fleet.jobs.asking.failed import Failed
 from webhook.fleet.jobs.asking.patience import Patience
 from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS, Refusal
-from webhook.fleet.jobs.events import KEPT, QUEUE_MISSING, UNREADABLE, kept, queue_missing, unreadable
+from webhook.fleet.jobs.events import KEPT, QUEUE_MISSING, kept, queue_missing
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.leaving import Leaving
-from webhook.fleet.jobs.own import OwnJob, RecordRefused
+from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.renaming import Renaming
 from webhook.fleet.jobs.showing import Showing
@@ -151,8 +150,7 @@ class FleetJob:
             return step
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
-            if isinstance(error, RecordRefused) and error.again:
-                await self._telling.record_refused(job, error)
+            await self.tell(error)
             return HubStep.NOTHING
 
     def knows(self, old: Seen | None, new: Seen | None) -> bool:
@@ -464,12 +462,9 @@ class FleetJob:
         await self._telling.where(job, dispatch)
         return self.last_read.wrote(written)
 
-    async def tell_unreadable(self, error: UnreadableRecord) -> None:
-        """Tell on the hub's job that its record cannot be read."""
-        if self._telling.due(UNREADABLE):
-            with contextlib.suppress(ApiError):
-                job = await self.own.read()
-                await self._telling.hourly(UNREADABLE, lambda now: unreadable(self._kind, job, str(error), now))
+    async def tell(self, error: Exception) -> None:
+        """Tell on the hub's job that its record cannot be read, or is refused, if it is that."""
+        await self._telling.of_record(self.own, error)
 
     async def _delete(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
         """Delete the copy of a gang whose recall is stored. Raises NoAnswer."""

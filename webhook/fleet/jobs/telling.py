@@ -11,19 +11,23 @@ import structlog
 
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Sight
+from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, Conflict
 from webhook.fleet.jobs.events import (
     CHANGED,
     RECORD_REFUSED,
     SILENT,
     STATUS_REFUSED,
+    UNREADABLE,
     bound,
     changed,
     record_refused,
     silent,
     status_refused,
+    unreadable,
 )
 from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.own import OwnJob, RecordRefused
 from webhook.jobs.kinds.kind import JobKind
 
 log = structlog.get_logger(__name__)
@@ -97,10 +101,22 @@ class Telling:
         log.warning("fleet.status_refused", job=job["metadata"]["name"], member=member, error=why)
         await self.hourly(STATUS_REFUSED, lambda now: status_refused(self._kind, job, member, why, now))
 
-    async def record_refused(self, job: Mapping[str, Any], error: ApiError) -> None:
-        """Say that the hub's API server does not store the record, so that the job does not go on."""
-        log.warning("fleet.record_refused", job=job["metadata"]["name"], error=str(error))
-        await self.hourly(RECORD_REFUSED, lambda now: record_refused(self._kind, job, str(error), now))
+    async def of_record(self, own: OwnJob, error: Exception) -> None:
+        """Say that the record cannot be read, or that the hub's API server refuses it, so that the job does not go on.
+
+        Of any other error nothing is said.
+        """
+        if isinstance(error, UnreadableRecord):
+            reason, event = UNREADABLE, unreadable
+        elif isinstance(error, RecordRefused) and error.again:
+            log.warning("fleet.record_refused", job=f"{own.namespace}/{own.name}", error=str(error))
+            reason, event = RECORD_REFUSED, record_refused
+        else:
+            return
+        if self.due(reason):
+            with contextlib.suppress(ApiError):
+                job = await own.read()
+                await self.hourly(reason, lambda now: event(self._kind, job, str(error), now))
 
     def due(self, reason: str) -> bool:
         """Whether this was not told for an hour."""
