@@ -46,6 +46,12 @@ ROWS: Final[dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict
         {"parallelism": 2, "completions": 2},
         {**RUNS, "completedIndexes": "0,2", "failedIndexes": "1,3"},
     ),
+    "stopped as its last pods were going": (
+        {"completionMode": "Indexed", "successPolicy": {"rules": [{"succeededIndexes": "0"}]}},
+        {**RUNS, "succeeded": 1, "conditions": ended()["conditions"][:1]},
+        {"suspend": True},
+        {},
+    ),
     "stopped after a failure": ({"backoffLimit": 3}, {**RUNS, "failed": 1, "succeeded": 1}, {"suspend": True}, {}),
 }
 """What a Job is, what it shows, how it is changed, and what is to be shown then."""

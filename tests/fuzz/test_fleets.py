@@ -28,13 +28,12 @@ from webhook.fleet.credentials import kubeconfig
 from webhook.fleet.members.copies import (
     copy_made,
     copy_read,
-    failing,
     placed_by_hub,
     stops_nobody,
     why_unwanted,
 )
 from webhook.fleet.members.member import Member, NoAnswer
-from webhook.fleet.members.shown import cleared, shown
+from webhook.fleet.members.shown import cleared, ending, shown
 from webhook.fleet.policies import propagation
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.informer import Informer
@@ -119,7 +118,7 @@ def test_any_object_of_a_member_is_a_copy_or_somebody_elses(
         stops_nobody(obj)
         for status in (obj.get("status"), obj.get("spec")):
             if isinstance(status, dict):
-                failing(status)
+                ending(status)
                 shown(kind, obj, status)
 
     bounded(read, 10 * len(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)))

@@ -327,8 +327,8 @@ FLEET_MUTANTS: Final = (
         "F",
         "a failure is not shown before nobody is left to try",
         "webhook/fleet/jobs/showing.py",
-        "        if copy is None or copy.finished or failing(",
-        "        if copy is None or failing(",
+        "        if copy is None or copy.finished or ending(",
+        "        if copy is None or ending(",
         f"{UNIT}/fleet/test_failover.py",
     ),
     Mutant(

@@ -26,6 +26,14 @@ UID_CHARACTERS: Final = 8
 MEMBERS: Final = "tutti-hub-members"
 """The Secret of a hub's directory: one kubeconfig a member, named after it."""
 _COMPONENT: Final = "tutti.dev/hub"
+_NOT_SHOWN: Final = (
+    "The API server of the hub refuses the status that {member} shows of this job: {why}. The job keeps its quota here "
+    "until its end can be shown; if it has ended in {member}, delete it here"
+)
+_NOT_CLEARED: Final = (
+    "The API server of the hub refuses to clear what this job shows of a run that is over: {why}. The job may keep its "
+    "quota here, and not run again; if so, recreate it"
+)
 
 
 def bound(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
@@ -102,12 +110,11 @@ def queue_missing(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str
 
 
 def status_refused(kind: JobKind, job: Mapping[str, Any], member: str, why: str, now: float) -> dict[str, Any]:
-    """Return the event that the hub's job cannot show what its copy says of itself; one an hour."""
-    message = (
-        f"The API server of the hub refuses the status that {member} shows of this job: "
-        f"{shortened(why, REASON_CHARACTERS)}. The job keeps its quota here until its end can be "
-        f"shown; if it has ended in {member}, delete it here"
-    )
+    """Return the event that the hub's job cannot show what its copy says of itself; one an hour.
+
+    ``member`` is empty where no copy is left, and the job is only to show that.
+    """
+    message = (_NOT_SHOWN if member else _NOT_CLEARED).format(member=member, why=shortened(why, REASON_CHARACTERS))
     told = {"reason": STATUS_REFUSED, "message": message, "type": "Warning"}
     return _while_so(kind, job, f"refused.{int(now // 3600)}", now) | told
 

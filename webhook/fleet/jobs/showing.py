@@ -9,9 +9,8 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.errors import ApiError
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.telling import Telling
-from webhook.fleet.members.copies import failing
 from webhook.fleet.members.member import Look
-from webhook.fleet.members.shown import shown
+from webhook.fleet.members.shown import ending, shown
 from webhook.jobs.kinds.kind import JobKind
 
 SHOWN_SECONDS: Final = 1.0
@@ -41,8 +40,8 @@ class Showing:
         if dispatch.phase is not DispatchPhase.GRANTED or found is None or found.object is None:
             return inf
         copy = found.sight.copy
-        # How it ended is shown when it is known that it is not tried elsewhere: a Job cannot take that back.
-        if copy is None or copy.finished or failing(found.object.get("status") or {}):
+        # How it ends is shown when it has, and is known not to run again elsewhere: a Job cannot take that back.
+        if copy is None or copy.finished or ending(found.object.get("status") or {}):
             return inf
         # A copy that was not started yet has nothing to show.
         if copy.uid != dispatch.copy_uid or not copy.permitted or (copy.suspended and not job.get("status")):

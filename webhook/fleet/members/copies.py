@@ -74,14 +74,6 @@ def stops_nobody(copy: Mapping[str, Any] | None) -> bool:
     return paths.find_mapping(copy, ("metadata", "annotations")).get(names.STOPS_NOBODY) == "true"
 
 
-def failing(status: Mapping[str, Any]) -> bool:
-    """Return whether a status says that its job is about to fail, which a Job cannot take back."""
-    told = items(status.get("conditions"))
-    return any(
-        isinstance(each, dict) and each.get("type") == "FailureTarget" and each.get("status") == "True" for each in told
-    )
-
-
 def copy_made(
     kind: JobKind, job: Mapping[str, Any], hub: str, dispatch: Dispatch, *, stops_nobody: bool = False
 ) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from typing import Any, Final
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.untyped import paths
-from webhook.untyped.values import integer, text
+from webhook.untyped.values import integer, items, text
 
 _INDEXES: Final = ("completedIndexes", "failedIndexes")
+_ENDING: Final = ("FailureTarget", "SuccessCriteriaMet")
+"""Conditions of a Job whose last pods are going: once shown, nobody may take them away."""
 
 
 def shown(kind: JobKind, job: Mapping[str, Any], told: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -33,6 +35,14 @@ def cleared(kind: JobKind, job: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None if left == job["status"] else left
 
 
+def ending(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the conditions by which a status says that its Job is about to end, for good or ill."""
+    told = items(status.get("conditions"))
+    return [
+        each for each in told if isinstance(each, dict) and each.get("type") in _ENDING and each.get("status") == "True"
+    ]
+
+
 def _of_job(job: Mapping[str, Any], copied: Mapping[str, Any]) -> Mapping[str, Any]:
     spec, before = (paths.find_mapping(job, (part,)) for part in ("spec", "status"))
     told = dict(copied)
@@ -46,6 +56,9 @@ def _of_job(job: Mapping[str, Any], copied: Mapping[str, Any]) -> Mapping[str, A
     for key in ("failed",) if shrinks else ("failed", "succeeded"):
         if before.get(key):
             told[key] = max(integer(before.get(key)), integer(told.get(key)))
+    said = {each["type"] for each in ending(told)}
+    if kept := [each for each in ending(before) if each["type"] not in said]:
+        told["conditions"] = [*items(told.get("conditions")), *kept]
     for key in _INDEXES:
         if told.get(key) and type(completions) is int:
             told[key] = _below(text(told[key]), completions)

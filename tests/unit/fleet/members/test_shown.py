@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from webhook.fleet.members.copies import failing
-from webhook.fleet.members.shown import cleared, shown
+from webhook.fleet.members.shown import cleared, ending, shown
 from webhook.jobs.kinds.registry import KINDS
 
 JOB = KINDS["Job.batch"]
@@ -91,6 +90,16 @@ def test_other_kinds_are_shown_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("conditions", [None, 3, [], [4], [{"type": "FailureTarget", "status": "False"}]])
-def test_a_job_is_about_to_fail_when_it_says_so(conditions: Any) -> None:
-    assert not failing({"conditions": conditions})
-    assert failing({"conditions": [{"type": "FailureTarget", "status": "True"}]})
+def test_a_job_is_about_to_end_when_it_says_so(conditions: Any) -> None:
+    assert not ending({"conditions": conditions})
+
+
+@pytest.mark.parametrize("kind", ["FailureTarget", "SuccessCriteriaMet"])
+def test_how_a_job_was_about_to_end_is_shown_of_its_next_run_too(kind: str) -> None:
+    about = {"type": kind, "status": "True", "reason": "SuccessPolicy"}
+    assert ending({"conditions": [about]}) == [about]
+    again = {"type": "Suspended", "status": "False"}
+    assert shown(JOB, job({"conditions": [about]}), {"conditions": [again]}) == {"conditions": [again, about]}
+    assert shown(JOB, job({"conditions": [about]}), {"conditions": [about, again]}) == {"conditions": [about, again]}
+    left = cleared(JOB, job({"active": 1, "conditions": [about]}, suspend=True))
+    assert left == {"conditions": [about]}

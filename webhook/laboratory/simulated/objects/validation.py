@@ -35,6 +35,8 @@ _IMMUTABLE: Final = "field is immutable"
 CLEARS_START_TIME: Final = 36
 """Since this release of Kubernetes a stopped Job's template may change though it ran before, its controller clears its
 start time (gate ``MutableSchedulingDirectivesForSuspendedJobs``), and what its containers ask may change too."""
+_NEVER_DISABLED: Final = ("Failed", "Complete", "FailureTarget", "SuccessCriteriaMet")
+"""Conditions of a Job."""
 _MUTABLE_POD_FIELDS: Final = (
     "activeDeadlineSeconds",
     "terminationGracePeriodSeconds",
@@ -108,6 +110,10 @@ def update_status(resource: Resource, old: Json, new: Json) -> None:
         return
     name, before, after = new["metadata"]["name"], old.get("status") or {}, new.get("status") or {}
     _job_counts(resource, new, before, after)
+    for kind in _NEVER_DISABLED:
+        if is_true(before, kind) and not is_true(after, kind):
+            why = f"Invalid value: cannot disable the {kind}=True condition"
+            raise invalid(resource, name, "status.conditions", why)
     start, end = after.get("startTime"), after.get("completionTime")
     if start and end and end < start:
         why = f'Invalid value: "{end}": must be equal to or after `startTime`'
