@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 import orjson
@@ -12,6 +12,7 @@ import orjson
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import USUAL
 from tests.simulation.ensembles import Ensemble
+from tests.simulation.gpu_pods import GPU, GpuPods
 from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job, work_of
@@ -30,8 +31,6 @@ from webhook.jobs.reading.annotations import decode_admission
 from webhook.jobs.reading.made_for import made_for
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
-
-GPU: Final = "nvidia.com/gpu"
 
 
 class Violation(AssertionError):
@@ -72,7 +71,7 @@ class Invariants:
         """Somebody put an old copy into the ledger, of which no leader has judged yet."""
         self._lost: Ledger | None = None
         """What stood in the ledger before it was deleted or edited, until another is written."""
-        self._racks = Racks()
+        self._racks, self._gpu_pods = Racks(), GpuPods(cluster.server.store)
         self.running: Running | None = None
         """Where tenants are hostile: what runs, whatever they say that it is."""
         self._work: dict[str, dict[str, int]] = {}
@@ -189,6 +188,7 @@ class Invariants:
             self._rebuilt_is_as_it_was()
         elif event.storage == self._pods:
             self._note_pod(event)
+            self._gpu_pods.take(event, self._ledger.entries)
             self._pods_are_reserved()
             self._groups_stay_within_their_count()
             self._no_fence_oversubscribed()
@@ -437,17 +437,7 @@ class Invariants:
                 self._fail(f"{namespace} has {live} pods, its ResourceQuota allows {hard}")
 
     def _no_more_gpus_run_than_there_are(self) -> None:
-        """Check what runs itself, whatever labels say: pods of adopted jobs bear none of ours."""
-        if self.gpus_max is None:
-            return
-        live = [
-            pod["metadata"]["name"]
-            for stored in self._server.store.items(self._pods)
-            if GPU in ((pod := stored.object)["spec"]["containers"][0].get("resources") or {}).get("requests", {})
-            and not pod["metadata"].get("deletionTimestamp")
-            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-        ]
-        if len(live) > self.gpus_max:
+        if self.gpus_max is not None and len(live := sorted(self._gpu_pods.live())) > self.gpus_max:
             self._fail(f"{len(live)} pods of a GPU each run, queues have {self.gpus_max}: {live}")
 
     def _running_is_reserved(self, kind: str, job: dict[str, Any]) -> None:

@@ -48,6 +48,7 @@ PAST_FAILURES = (
     ("rough with a backup restored", 1030603958),
     ("rough with a backup restored", 2308378525),
     ("calm with hostile tenants of all kinds", 1030603957),
+    ("rough with adopted jobs", 1754824583),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -64,7 +65,8 @@ forgot who had succeeded, a claim that counted on who ends for a booking alone, 
 late start, an owner who was still holding a job when all were let go, what a leader wrote on a page before it noticed
 that the index was gone, a kind that was answered for a moment between two refusals, a pod that its owner gave to
 another's Job, a restored backup that only a restart shows, a start that was on its way to the API server before it
-was stopped for one, room that was kept until another claim ended."""
+was stopped for one, room that was kept until another claim ended, old
+jobs that were deleted from above their pods before anybody had adopted them."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -17,9 +17,10 @@ from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
+from tests.simulation.gpu_pods import GPU
 from tests.simulation.groups import GroupLoad
 from tests.simulation.hostile import HostileTenants
-from tests.simulation.invariants import GPU, Invariants
+from tests.simulation.invariants import Invariants
 from tests.simulation.kept_nodes import KeptNodes
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NOMINAL_GPUS, Load
 from tests.simulation.neighbours import Neighbours
