@@ -363,4 +363,12 @@ FLEET_MUTANTS: Final = (
         "    return told\n",
         f"{UNIT}/fleet/test_refused_statuses.py",
     ),
+    Mutant(
+        "F",
+        "a hub's write that is refused again and again is told, by whatever status",
+        "webhook/fleet/jobs/unstored.py",
+        "if busy else self._times > 1\n",
+        "if busy else False\n",
+        f"{UNIT}/fleet/jobs/test_unstored.py",
+    ),
 )
