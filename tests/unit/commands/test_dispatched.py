@@ -92,6 +92,13 @@ async def test_each_phase_names_the_member_and_why_not_the_others(
     assert await dispatched(Answers(**{PATH: found}), "job/train", "team-vision", NOW) == expected  # type: ignore[arg-type]
 
 
+async def test_a_job_that_was_made_of_a_copy_is_told_what_keeps_it() -> None:
+    found = job(suspend=True)
+    found["metadata"]["annotations"][names.OFFER] = "u 1.1"
+    ((_, text),) = await dispatched(Answers(**{PATH: found}), "job/train", "team-vision") or ()  # type: ignore[arg-type]
+    assert text == "none: its annotation tutti.dev/offer says that it is a copy, so it waits for a permit: remove that"
+
+
 async def test_a_broken_record_is_said_to_be_one() -> None:
     ((name, text),) = await dispatched(Answers(**{PATH: job("{")}), "job/train", "team-vision", NOW) or ()  # type: ignore[arg-type]
     assert name == "member"

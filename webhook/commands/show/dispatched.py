@@ -76,5 +76,8 @@ def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
     if dispatch.suspended_by:
         return f"none: {dispatch.suspended_by} suspends dispatching"
     if kind.suspend is not None and paths.find(job, kind.suspend) is True:
+        if names.OFFER in paths.find_mapping(job, ("metadata", "annotations")):
+            # Somebody has created it from the text of a copy: no hub has offered it here, so no permit will come.
+            return f"none: its annotation {names.OFFER} says that it is a copy, so it waits for a permit: remove that"
         return "none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"
     return f"none yet: {dispatch.why or 'the log of tutti hub says which member it waits for'}"
