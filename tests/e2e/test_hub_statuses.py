@@ -46,6 +46,13 @@ ROWS: Final[dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict
         {"parallelism": 2, "completions": 2},
         {**RUNS, "completedIndexes": "0,2", "failedIndexes": "1,3"},
     ),
+    "ended by an old controller": ({}, RUNS, {}, ended(conditions=ended()["conditions"][1:])),
+    "failed by an old controller": (
+        {},
+        RUNS,
+        {},
+        {"startTime": START, "failed": 4, "conditions": [{**ended()["conditions"][1], "type": "Failed"}]},
+    ),
     "stopped as its last pods were going": (
         {"completionMode": "Indexed", "successPolicy": {"rules": [{"succeededIndexes": "0"}]}},
         {**RUNS, "succeeded": 1, "conditions": ended()["conditions"][:1]},

@@ -325,6 +325,14 @@ FLEET_MUTANTS: Final = (
     ),
     Mutant(
         "F",
+        "a success is not shown before its last pods are gone",
+        "webhook/fleet/members/shown.py",
+        "    return _true(status, _ENDING.values())\n",
+        '    return _true(status, ("FailureTarget",))\n',
+        f"{UNIT}/fleet/test_refused_statuses.py",
+    ),
+    Mutant(
+        "F",
         "a failure is not shown before nobody is left to try",
         "webhook/fleet/jobs/showing.py",
         "        if copy is None or copy.finished or ending(",

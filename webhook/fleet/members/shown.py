@@ -5,7 +5,7 @@ Kubernetes). Its copy's status may break them: an earlier copy showed more, in a
 hub's job may have been made smaller since. What is refused would never show how the copy ended.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from webhook.jobs.kinds.kind import JobKind
@@ -14,8 +14,11 @@ from webhook.untyped import paths
 from webhook.untyped.values import integer, items, text
 
 _INDEXES: Final = ("completedIndexes", "failedIndexes")
-_ENDING: Final = ("FailureTarget", "SuccessCriteriaMet")
-"""Conditions of a Job whose last pods are going: once shown, nobody may take them away."""
+_ENDING: Final = {"Failed": "FailureTarget", "Complete": "SuccessCriteriaMet"}
+"""How a Job ends, and its condition while its last pods are going: once shown, nobody may take that away.
+
+Kubernetes 1.32 refuses the former without the latter, which the Job controllers of 1.30 do not write.
+"""
 
 
 def shown(kind: JobKind, job: Mapping[str, Any], told: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -37,10 +40,21 @@ def cleared(kind: JobKind, job: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def ending(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the conditions by which a status says that its Job is about to end, for good or ill."""
-    told = items(status.get("conditions"))
+    return _true(status, _ENDING.values())
+
+
+def _true(status: Mapping[str, Any], kinds: Iterable[str]) -> list[dict[str, Any]]:
+    told, wanted = items(status.get("conditions")), tuple(kinds)
     return [
-        each for each in told if isinstance(each, dict) and each.get("type") in _ENDING and each.get("status") == "True"
+        each for each in told if isinstance(each, dict) and each.get("type") in wanted and each.get("status") == "True"
     ]
+
+
+def _lacking(told: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a status is to say too of how its Job ends: what led to that, or what is shown of it already."""
+    said = {each["type"] for each in ending(told)}
+    led = [{**each, "type": _ENDING[each["type"]]} for each in _true(told, _ENDING)]
+    return [each for each in led or ending(before) if each["type"] not in said]
 
 
 def _of_job(job: Mapping[str, Any], copied: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,9 +70,8 @@ def _of_job(job: Mapping[str, Any], copied: Mapping[str, Any]) -> Mapping[str, A
     for key in ("failed",) if shrinks else ("failed", "succeeded"):
         if before.get(key):
             told[key] = max(integer(before.get(key)), integer(told.get(key)))
-    said = {each["type"] for each in ending(told)}
-    if kept := [each for each in ending(before) if each["type"] not in said]:
-        told["conditions"] = [*items(told.get("conditions")), *kept]
+    if lacking := _lacking(told, before):
+        told["conditions"] = [*items(told.get("conditions")), *lacking]
     for key in _INDEXES:
         if told.get(key) and type(completions) is int:
             told[key] = _below(text(told[key]), completions)

@@ -103,3 +103,12 @@ def test_how_a_job_was_about_to_end_is_shown_of_its_next_run_too(kind: str) -> N
     assert shown(JOB, job({"conditions": [about]}), {"conditions": [about, again]}) == {"conditions": [about, again]}
     left = cleared(JOB, job({"active": 1, "conditions": [about]}, suspend=True))
     assert left == {"conditions": [about]}
+
+
+@pytest.mark.parametrize(("end", "led"), [("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")])
+def test_what_led_to_its_end_is_shown_where_an_old_controller_does_not_say_it(end: str, led: str) -> None:
+    ended = {"type": end, "status": "True", "reason": "It ended", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    expected = {"conditions": [ended, {**ended, "type": led}]}
+    assert shown(JOB, job(), {"conditions": [ended]}) == expected
+    assert shown(JOB, job(), expected) == expected
+    assert shown(JOB, job(), {"conditions": [{**ended, "status": "False"}, {"type": []}]})["conditions"][2:] == []
