@@ -95,7 +95,7 @@ async def test_each_phase_names_the_member_and_why_not_the_others(
 async def test_a_job_that_was_made_of_a_copy_is_told_what_keeps_it() -> None:
     found = job(suspend=True)
     found["metadata"]["annotations"][names.OFFER] = "u 1.1"
-    ((_, text),) = await dispatched(Answers(**{PATH: found}), "job/train", "team-vision") or ()  # type: ignore[arg-type]
+    ((_, text),) = await dispatched(Answers(**{PATH: found}), "job/train", "team-vision", NOW) or ()  # type: ignore[arg-type]
     assert text == "none: its annotation tutti.dev/offer says that it is a copy, so it waits for a permit: remove that"
 
 
