@@ -49,6 +49,7 @@ PAST_FAILURES = (
     ("rough with a backup restored", 2308378525),
     ("calm with hostile tenants of all kinds", 1030603957),
     ("rough with adopted jobs", 1754824583),
+    ("rough with a backup restored", 1754824602),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -66,7 +67,8 @@ late start, an owner who was still holding a job when all were let go, what a le
 that the index was gone, a kind that was answered for a moment between two refusals, a pod that its owner gave to
 another's Job, a restored backup that only a restart shows, a start that was on its way to the API server before it
 was stopped for one, room that was kept until another claim ended, old
-jobs that were deleted from above their pods before anybody had adopted them."""
+jobs that were deleted from above their pods before anybody had adopted them,
+a standby that took what was restored for an old copy of the ledger alone."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -74,7 +74,7 @@ def reconciler(
         decoder=feeds.ledger_decoder,
         proved_seq=lambda: rebuild.proved_seq(view),
     )
-    feeds.lease_seen = terms.lease_seen
+    feeds.index_seen = terms.index_seen
     recorder = EventRecorder(api, identity, clock.now, config.events_per_second)
     every_kind = {**kinds, POD_GROUP.key: POD_GROUP}
     announcer = Announcer(recorder, view, every_kind, clock.now)

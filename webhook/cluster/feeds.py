@@ -78,8 +78,8 @@ class Feeds:
     kinds: Mapping[str, JobKind]
     rng: random.Random
     listener: Listener = field(default_factory=Listener)
-    lease_seen: Callable[[str], None] = lambda record: None
-    """Is told the record of the lease as it is read."""
+    index_seen: Callable[[int, str | None], None] = lambda version, lease: None
+    """Is told the resourceVersion of the ledger's index and the record of the lease as they are read."""
     informers: dict[str, Informer[Any]] = field(default_factory=dict)
     context: ReadContext = field(default_factory=ReadContext)
     kept: KeptObjects = field(default_factory=KeptObjects)
@@ -105,7 +105,7 @@ class Feeds:
         config = self.config
         self._gathering = Gathering(self._gather)
         self._compiler = compiler.PolicyCompiler(hub=config.hub)
-        self._ledger = LedgerFeed(self.view, lambda: self.listener, self._holding_moved, self._lease_read)
+        self._ledger = LedgerFeed(self.view, lambda: self.listener, self._holding_moved, self._index_read)
         self._add("namespaces", "/api/v1/namespaces", plain, self._namespace)
         self._add("pods", "/api/v1/pods", pod_record.decode, self._pod, stand_in=_pod_unread)
         self._add("resourcequotas", "/api/v1/resourcequotas", plain, self._quota)
@@ -389,8 +389,8 @@ class Feeds:
         if self._jobs_running and self._context_timer is None:
             self._context_timer = asyncio.get_running_loop().call_later(RECOMPILE_SECONDS, self._rebuild_context)
 
-    def _lease_read(self, record: str) -> None:
-        self.lease_seen(record)
+    def _index_read(self, version: int, lease: str | None) -> None:
+        self.index_seen(version, lease)
 
     def _holding_moved(self) -> None:
         if deleted.outdated(self.view.policy, self._known, self.view.holding):

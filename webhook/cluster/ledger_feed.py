@@ -31,12 +31,12 @@ class LedgerFeed:
         view: View,
         listener: Callable[[], Listener],
         on_holding: Callable[[], None],
-        lease_seen: Callable[[str], None],
+        index_seen: Callable[[int, str | None], None],
     ) -> None:
-        """``on_holding`` is called after a queue came to hold gangs, or holds none any more; ``lease_seen`` is told the
-        record of the lease.
+        """``on_holding`` is called after a queue came to hold gangs, or holds none any more; ``index_seen`` is told the
+        resourceVersion of the index, and the record of the lease.
         """
-        self._lease_seen = lease_seen
+        self._index_seen = index_seen
         self._view = view
         self._listener = listener
         self._on_holding = on_holding
@@ -52,9 +52,9 @@ class LedgerFeed:
 
     def index_changed(self, _feed: str, _old: Plain | None, new: Plain | None) -> None:
         """Take in the index. Before the first ledger is written it holds only the lease."""
-        lease = None if new is None else paths.find(new.document, ("metadata", "annotations", names.LEASE_ANNOTATION))
-        if isinstance(lease, str):
-            self._lease_seen(lease)
+        if new is not None:
+            lease = paths.find(new.document, ("metadata", "annotations", names.LEASE_ANNOTATION))
+            self._index_seen(new.resource_version, lease if isinstance(lease, str) else None)
         self._book.index = None if new is None else new.document.get("data") or None
         self._read_soon()
 

@@ -37,7 +37,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.view, self.told, self.holding = View(), Told(), 0
-        self.feed = LedgerFeed(self.view, lambda: self.told, self._on_holding, lambda record: None)
+        self.feed = LedgerFeed(self.view, lambda: self.told, self._on_holding, lambda version, lease: None)
         names = [f"page-{number}" for number in range(PAGES)]
         self.index = Ledger(1, 1, {}, pages={name: name for name in names})
         self.store("index", text.encode(self.index))

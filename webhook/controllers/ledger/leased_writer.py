@@ -46,7 +46,7 @@ class LeasedWriter:
         self._now = now
         self._on_renewed = on_renewed
         self.newest = newest
-        """The newest version of the index that this process read or wrote."""
+        """The newest version of the index that this process saw or wrote."""
         self._index = Kept(names.LEDGER_NAME)
         self.ledger: Ledger | None = None
         """What we wrote last; None while the stored one is missing or corrupt."""
@@ -58,10 +58,13 @@ class LeasedWriter:
         """A third of the renew deadline has passed since the last write of the index."""
         return self._elector.renew_due(self._monotonic())
 
-    def lease_seen(self, record: str) -> None:
-        """Take note that the lease was just read to be held: the sooner that is seen, the sooner it is seen to end."""
-        if not self._elector.led:
-            self._elector.observe(record, self._monotonic())
+    def index_seen(self, version: int, lease: str | None) -> None:
+        """Take note of the index as a watch shows it: the sooner a lease is seen, the sooner it is seen to end, and a
+        ledger that goes back from there was restored.
+        """
+        self.newest = max(self.newest, version)
+        if lease is not None and not self._elector.led:
+            self._elector.observe(lease, self._monotonic())
 
     @property
     def free_in_seconds(self) -> float:

@@ -81,9 +81,9 @@ class Terms:
             proved_seq=self._proved_seq,
         )
 
-    def lease_seen(self, record: str) -> None:
-        """Tell a keeper that campaigns what was read of the lease."""
-        self.keeper.lease_seen(record)
+    def index_seen(self, version: int, lease: str | None) -> None:
+        """Tell a keeper what was read of the index: its resourceVersion, and the record of the lease."""
+        self.keeper.index_seen(version, lease)
 
     def renewed(self, deadline: float) -> None:
         """Take note of the monotonic time by which the lease must be renewed again."""

@@ -113,3 +113,17 @@ async def test_who_sees_that_etcd_was_set_back_neither_goes_on_leading_nor_takes
     await elect(restarted)
     await restarted.commit([reservation("c")])
     assert (await stage.stored()).entries.keys() == {"c"}
+
+
+async def test_who_followed_the_ledger_by_a_watch_alone_sees_that_etcd_was_set_back(stage: Stage) -> None:
+    """It was refused whenever it asked itself, and then took what was restored for an old copy of the ledger alone."""
+    keeper, _ = await stage.leader()
+    rival, _ = stage.keeper("rival")
+    assert not await rival.campaign()
+    backup = stage.cluster.server.store.backup()
+    await keeper.commit([reservation("a")])
+    (index,) = stage.cluster.server.store.items(("", "configmaps"))
+    rival.index_seen(index.revision, None)
+    stage.cluster.restore(backup)
+    with pytest.raises(SetBack, match="backup"):
+        await rival.campaign()
