@@ -50,6 +50,7 @@ PAST_FAILURES = (
     ("calm with hostile tenants of all kinds", 1030603957),
     ("rough with adopted jobs", 1754824583),
     ("rough with a backup restored", 1754824602),
+    ("rough with adopted jobs", 1754824607),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -68,7 +69,8 @@ that the index was gone, a kind that was answered for a moment between two refus
 another's Job, a restored backup that only a restart shows, a start that was on its way to the API server before it
 was stopped for one, room that was kept until another claim ended, old
 jobs that were deleted from above their pods before anybody had adopted them,
-a standby that took what was restored for an old copy of the ledger alone."""
+a standby that took what was restored for an old copy of the ledger alone, a
+resumed job whose last old pod was seen to go after its room was released."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -223,6 +223,13 @@ class View:
                 return found
         return ""
 
+    def awaiting(self, controller: str) -> list[str]:
+        """Return the suspended jobs of which a pod without a label is part, by what controls it: as ``present`` counts
+        it, none of them may start while it runs.
+        """
+        jobs = (self.jobs.get(uid) for uid in self.lineage.line(controller))
+        return [job.uid for job in jobs if job is not None and job.suspended and not job.marked]
+
     def left_by(self, job: JobRecord) -> str:
         """Return the gang to which what a job runs is charged though it is no part of it any more; empty for none."""
         orphan = (job.made_for or job.named) and (job.left_over or not job.marked)

@@ -15,6 +15,7 @@ from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.controllers.loop import dirty_set, engine_feed
 from webhook.core.model.gang import Gang, PodPrice, PodSet
+from webhook.core.model.pods import PodRecord
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
@@ -174,3 +175,13 @@ def test_of_gangs_with_hundreds_of_pod_sets_fewer_are_looked_at_in_a_row() -> No
         if not marks.more:
             break
     assert sorted(looked_at) == sorted([*view.jobs, "narrow", "small"]), f"all of them in {rounds} rounds"
+
+
+def test_a_job_without_a_label_on_its_pods_is_looked_at_when_it_is_read_late_that_the_last_of_them_is_gone() -> None:
+    """Its reservation may be released by then, as when an adopted job was stopped under another leader."""
+    view = View()
+    stopped = waiting(Gang("old", "Job.batch", "ns", "old", "q", (PodSet("main", 1, PodPrice()),)), marked=False)
+    view.put_job(stopped)
+    marks = dirty_set.DirtySet(view, EnsembleEngine(), lambda changes: None)
+    marks.pod_changed(PodRecord("pod", "ns", "old-1", 1, PodPrice(), owner_uid="old"), None)
+    assert marks.take() == ["old"]
