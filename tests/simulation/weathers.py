@@ -51,6 +51,7 @@ PAST_FAILURES = (
     ("rough with adopted jobs", 1754824583),
     ("rough with a backup restored", 1754824602),
     ("rough with adopted jobs", 1754824607),
+    ("calm with hostile tenants of all kinds", 1754824597),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -70,7 +71,8 @@ another's Job, a restored backup that only a restart shows, a start that was on 
 was stopped for one, room that was kept until another claim ended, old
 jobs that were deleted from above their pods before anybody had adopted them,
 a standby that took what was restored for an old copy of the ledger alone, a
-resumed job whose last old pod was seen to go after its room was released."""
+resumed job whose last old pod was seen to go after its room was released, a
+pod that was taken out of its gang while it was being deleted."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -50,8 +50,7 @@ def decide(review: PodReview, rules: PodRules, now_seconds: float) -> Answer:
     """Return the answer to one pod review; remembers in the tally what it lets pass, unless it is a dry run."""
     if review.request.operation == "CREATE":
         return _create(review, rules, now_seconds)
-    if review.pod.deleting:
-        return ALLOW
+    # Of a pod that is being deleted too: its owner chose how long it runs on, and it holds its place until then.
     if review.request.subresource == "resize":
         return judge_resize(review, rules, now_seconds)
     return judge_change(review, rules)

@@ -56,7 +56,6 @@ class PodFacts:
     """It carries our scheduling gate."""
     node: str
     mirror: bool
-    deleting: bool
     spec: Mapping[str, Any]
     document: Mapping[str, Any]
 
@@ -121,7 +120,6 @@ def read(pod: Mapping[str, Any]) -> PodFacts:
         gated=names.SCHEDULING_GATE in _gates(spec),
         node=_text(spec, "nodeName"),
         mirror=names.MIRROR_ANNOTATION in annotations,
-        deleting=metadata.get("deletionTimestamp") is not None,
         spec=spec,
         document=pod,
     )

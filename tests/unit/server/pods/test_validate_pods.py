@@ -341,10 +341,17 @@ async def test_a_gang_pod_is_not_given_to_another_controller(admitted: ReviewHan
     assert (await update(admitted, gang_pod(), gang_pod(owner=None), user=collector)).allowed
 
 
-async def test_a_pod_that_is_being_deleted_loses_its_finalizers_freely(admitted: ReviewHandler) -> None:
-    new = pod()
-    new["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert (await update(admitted, gang_pod(), new)).allowed
+async def test_a_pod_that_is_being_deleted_loses_its_finalizers_freely_and_nothing_of_ours(
+    admitted: ReviewHandler,
+) -> None:
+    """It may run on for as long as its owner chose. Who could take it out of its gang would have the room twice."""
+    old, freed, relabelled, given = gang_pod(), gang_pod(), pod(), gang_pod(owner="job-7")
+    old["metadata"]["finalizers"] = ["example.org/accounting"]
+    for each in (old, freed, relabelled, given):
+        each["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (await update(admitted, old, freed)).allowed
+    assert names.GANG_LABEL in (await update(admitted, old, relabelled)).message
+    assert not (await update(admitted, old, given)).allowed
 
 
 async def test_ephemeral_containers_pass(admitted: ReviewHandler) -> None:
