@@ -359,6 +359,20 @@ def test_tuttis_annotations_and_labels_are_not_edited_by_hand(citizen: Kubectl) 
     assert ours in citizen.refused("label", "pod", name, "tutti.dev/pod-set=other", "--overwrite")
 
 
+def test_a_pod_that_is_being_deleted_stays_in_its_gang(citizen: Kubectl) -> None:
+    """It runs on for as long as its owner chose."""
+    name = citizen.pods("job-name=gang")[0]["metadata"]["name"]
+    citizen.patch("pod", name, {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking", "example.org/accounting"]}})
+    try:
+        citizen("delete", "pod", name, "--wait=false")
+        assert "is written only by Tutti" in citizen.refused("label", "pod", name, "tutti.dev/gang-")
+        assert "only its job's controller may change" in citizen.refused(
+            "patch", "pod", name, "--type=merge", "-p", '{"metadata": {"ownerReferences": null}}'
+        )
+    finally:
+        citizen.patch("pod", name, {"metadata": {"finalizers": None}})
+
+
 def member_pod(gang: str) -> Manifest:
     """Return a pod that claims a place in a gang."""
     return pod("forged", pod_template(labels={"tutti.dev/gang": gang, "tutti.dev/pod-set": "main"}))
