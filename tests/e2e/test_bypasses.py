@@ -362,7 +362,9 @@ def test_tuttis_annotations_and_labels_are_not_edited_by_hand(citizen: Kubectl) 
 def test_a_pod_that_is_being_deleted_stays_in_its_gang(citizen: Kubectl) -> None:
     """It runs on for as long as its owner chose."""
     name = citizen.pods("job-name=gang")[0]["metadata"]["name"]
-    citizen.patch("pod", name, {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking", "example.org/accounting"]}})
+    citizen.patch(
+        "pod", name, {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking", "example.org/accounting"]}}
+    )
     try:
         citizen("delete", "pod", name, "--wait=false")
         assert "is written only by Tutti" in citizen.refused("label", "pod", name, "tutti.dev/gang-")
