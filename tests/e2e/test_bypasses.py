@@ -359,20 +359,22 @@ def test_tuttis_annotations_and_labels_are_not_edited_by_hand(citizen: Kubectl) 
     assert ours in citizen.refused("label", "pod", name, "tutti.dev/pod-set=other", "--overwrite")
 
 
-def test_a_pod_that_is_being_deleted_stays_in_its_gang(citizen: Kubectl) -> None:
+def test_a_pod_that_is_being_deleted_stays_in_its_gang(owner: Kubectl, admin: Kubectl) -> None:
     """It runs on for as long as its owner chose."""
-    name = citizen.pods("job-name=gang")[0]["metadata"]["name"]
-    citizen.patch(
-        "pod", name, {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking", "example.org/accounting"]}}
-    )
+    give_queue(admin, 2)
+    owner.create(GANGS["job"]("leaving"))
+    running(owner, 2)
+    name = owner.pods()[0]["metadata"]["name"]
+    kept = ["batch.kubernetes.io/job-tracking", "example.org/accounting"]
+    owner.patch("pod", name, {"metadata": {"finalizers": kept}})
     try:
-        citizen("delete", "pod", name, "--wait=false")
-        assert "is written only by Tutti" in citizen.refused("label", "pod", name, "tutti.dev/gang-")
-        assert "only its job's controller may change" in citizen.refused(
+        owner("delete", "pod", name, "--wait=false")
+        assert "is written only by Tutti" in owner.refused("label", "pod", name, "tutti.dev/gang-")
+        assert "only its job's controller may change" in owner.refused(
             "patch", "pod", name, "--type=merge", "-p", '{"metadata": {"ownerReferences": null}}'
         )
     finally:
-        citizen.patch("pod", name, {"metadata": {"finalizers": None}})
+        owner.patch("pod", name, {"metadata": {"finalizers": None}})
 
 
 def member_pod(gang: str) -> Manifest:
