@@ -52,6 +52,8 @@ AIMING_SECONDS = 3.0
 STOPPED = 0.15
 DELETED = 0.1
 FOREIGN = 0.3
+TRIES = 30
+"""Of an owner to let a job go on, a second apart."""
 
 Counts = Counter[tuple[str, str, str]]
 """(phase of a gang, state of the link to its member, what happened there)."""
@@ -248,9 +250,16 @@ class Story:
 
     async def _suspend(self, kind: str, name: str, *, suspend: bool) -> None:
         change = {"suspend": suspend}
-        # It may wait in a queue of the hub's, where nobody starts it by hand, or be in no backup.
-        with contextlib.suppress(Forbidden, NotFound):
-            await self.world.hub.patch(kind, name, {"spec": change if kind == "Job" else {"runPolicy": change}})
+        # It may wait in a queue of the hub's, where nobody starts it by hand, or be in no backup. A hold cannot be
+        # lifted before it is written down.
+        for _ in range(TRIES):
+            with contextlib.suppress(NotFound):
+                try:
+                    await self.world.hub.patch(kind, name, {"spec": change if kind == "Job" else {"runPolicy": change}})
+                except Forbidden:
+                    await asyncio.sleep(1)
+                    continue
+            return
 
     async def _break(self, link: str) -> None:
         """Change what a link does now and then."""
