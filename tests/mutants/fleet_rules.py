@@ -41,7 +41,7 @@ FLEET_MUTANTS: Final = (
         f"{FLEET}/steps.py",
         "        return copy.permitted and copy.uid == dispatch.copy_uid\n",
         "        return True\n",
-        f"{UNIT}/fleet/test_cost.py -k no_permit",
+        f"{UNIT}/core/fleet/test_steps.py",
     ),
     Mutant(
         "P2",

@@ -1,0 +1,36 @@
+"""A step goes by a record that was known before where it begins by writing the record, and by no other."""
+
+from itertools import product
+
+from webhook.core.fleet.dispatch import NOWHERE
+from webhook.core.fleet.sight import Copy, Sight
+from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, is_written_first, next_step
+
+OFFERED = NOWHERE.offered(1, "a", "cluster-a")
+GRANTED = OFFERED.granted("copy", "18")
+DISPATCHES = (NOWHERE, OFFERED, GRANTED, GRANTED.recalled("stopped"))
+FLAGS = ("permitted", "suspended", "deleting", "finished", "given_up", "failed")
+IN_THE_MEMBER = {HubStep.CREATE, HubStep.SWEEP, HubStep.PERMIT, HubStep.DELETE, HubStep.PROVE}
+"""What does not begin with a write of the hub's job: one that was stopped meanwhile would not be noticed."""
+
+
+def sights() -> list[Sight | None]:
+    """Return all that may be seen of a copy of this job, and that nothing is."""
+    copies = [
+        Copy(uid, version, "hub", "job", OFFERED.offer, **dict(zip(FLAGS, flags, strict=True)))
+        for uid, version in (("copy", "18"), ("copy", "19"), ("other", "20"))
+        for flags in product((False, True), repeat=len(FLAGS))
+    ]
+    seen = [Sight("cluster-a", True, copy, reserved) for copy in (None, *copies) for reserved in (False, True)]
+    return [None, *seen]
+
+
+def test_nothing_is_done_in_a_member_by_a_record_that_was_not_read_after_it() -> None:
+    steps = set[HubStep]()
+    for dispatch, sight, runs, moves, after in product(
+        DISPATCHES, sights(), (False, True), (False, True), AfterFailure
+    ):
+        step = next_step(Wish("hub", "job", runs), dispatch, sight, moves=moves, complete=True, after_failure=after)
+        steps.add(step)
+        assert step not in IN_THE_MEMBER or not is_written_first(dispatch, sight), (dispatch, sight)
+    assert steps == set(HubStep) - {HubStep.FOLLOW}
