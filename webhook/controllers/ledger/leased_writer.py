@@ -173,10 +173,12 @@ class LeasedWriter:
 
         Then etcd was set back to a backup: what this process remembers of jobs and pods never happened.
         """
+        # What the watch shows while the answer is on its way may be newer than what is answered.
+        before = self.newest
         stored = await self._objects.read(self._index.name)
         version = 0 if stored is None else int(stored.resource_version)
-        if stored is not None and version < self.newest:
-            raise SetBack(f"the ledger went back from version {self.newest} to {version}: a backup was restored")
+        if stored is not None and version < before:
+            raise SetBack(f"the ledger went back from version {before} to {version}: a backup was restored")
         self.newest = max(self.newest, version)
         return stored
 

@@ -1,6 +1,7 @@
 """Keepers of a ledger on a simulated cluster, and a wire that loses what they send or are answered."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from random import Random
 
 import orjson
@@ -32,6 +33,8 @@ class LossyApi:
         """How long each write takes."""
         self.conflicts = ""
         """A write of an object with this in its name conflicts."""
+        self.before_answering: Callable[[], Awaitable[None]] | None = None
+        """What is done once between the next read and its answer."""
 
     async def request(
         self,
@@ -45,7 +48,11 @@ class LossyApi:
         timeout_seconds=REQUEST_TIMEOUT_SECONDS,
     ):  # type: ignore[no-untyped-def]
         if method == "GET":
-            return await self._api.request(method, path, query=query)
+            answer = await self._api.request(method, path, query=query)
+            meanwhile, self.before_answering = self.before_answering, None
+            if meanwhile is not None:
+                await meanwhile()
+            return answer
         if self.lose_requests:
             self.lose_requests -= 1
             raise Unavailable(0, "Timeout", "lost", outcome_unknown=True)

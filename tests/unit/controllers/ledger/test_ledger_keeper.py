@@ -127,3 +127,18 @@ async def test_who_followed_the_ledger_by_a_watch_alone_sees_that_etcd_was_set_b
     stage.cluster.restore(backup)
     with pytest.raises(SetBack, match="backup"):
         await rival.campaign()
+
+
+async def test_what_the_watch_shows_before_an_older_answer_comes_in_is_no_restored_backup(stage: Stage) -> None:
+    """A busy leader writes while a standby asks: its watch may be faster than the answer."""
+    keeper, _ = await stage.leader()
+    rival, api = stage.keeper("rival")
+
+    async def overtaken() -> None:
+        await keeper.commit([reservation("a")])
+        (index,) = stage.cluster.server.store.items(("", "configmaps"))
+        rival.index_seen(index.revision, None)
+
+    api.before_answering = overtaken
+    assert not await rival.campaign()
+    assert not await rival.campaign()
