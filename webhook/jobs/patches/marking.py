@@ -100,7 +100,7 @@ def marked(
     changed: Any = _without_own_annotations(obj, ("metadata",))
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
         changed = put_if_possible(changed, kind.suspend, True)
-    if kind.given_manager and kind.managed_by is not None and not paths.find(obj, kind.managed_by):
+    if kind.given_manager and kind.managed_by is not None and _is_ordinary(kind, paths.find(obj, kind.managed_by)):
         changed = put_if_possible(changed, kind.managed_by, kind.given_manager)
     for site in readable_sites(kind, obj, context):
         if site.metadata_path is None:
@@ -114,6 +114,11 @@ def marked(
         if kind.scheduling_gated:
             changed = _gated(changed, site)
     return changed if isinstance(changed, dict) else obj
+
+
+def _is_ordinary(kind: JobKind, manager: object) -> bool:
+    """Return whether a job is left to its kind's ordinary controller: a definition may write that one by default."""
+    return not manager or manager in kind.managers
 
 
 def stripped(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, *, suspend: bool | None) -> Mapping[str, Any]:

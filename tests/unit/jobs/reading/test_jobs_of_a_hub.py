@@ -7,10 +7,13 @@ import pytest
 from webhook.core.fleet.dispatch import NOWHERE, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
+from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, of_hub
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import NO_CONTEXT
 from webhook.jobs.reading.job import read
+from webhook.untyped.editing import put
+from webhook.untyped.paths import find
 
 IN_HUB = of_hub(KINDS)
 OFFERED = NOWHERE.offered(1, "a", "cluster-a")
@@ -48,3 +51,16 @@ def test_a_job_that_names_no_manager_gets_the_hub(written: dict[str, str], store
     made = marked(IN_HUB["PyTorchJob.kubeflow.org"], pytorch_job(**written))
     assert made["spec"]["runPolicy"]["managedBy"] == stored
     assert "managedBy" not in marked(KINDS["PyTorchJob.kubeflow.org"], pytorch_job())["spec"]["runPolicy"]
+
+
+PLACED = [kind for kind in IN_HUB.values() if kind.given_manager]
+
+
+@pytest.mark.parametrize("kind", PLACED, ids=lambda kind: kind.kind)
+def test_a_job_that_names_its_ordinary_controller_gets_the_hub_too(kind: JobKind) -> None:
+    """The definition of a TrainJob writes its controller into each that names none, before any webhook is asked."""
+    assert kind.managed_by is not None
+    for manager in kind.managers:
+        written = put({"metadata": {"name": "train", "namespace": "team-a"}, "spec": {}}, kind.managed_by, manager)
+        assert find(marked(kind, written), kind.managed_by) == names.HUB_MANAGER
+        assert find(marked(KINDS[kind.key], written), kind.managed_by) == manager, "not in a hub"
