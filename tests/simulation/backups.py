@@ -78,7 +78,7 @@ async def _put_one_back(world: "World", path: str, kept: dict[str, Any]) -> None
         metadata.pop(given, None)
     name = path.rpartition("/")[2]
     # A page that is not listed is looked at by nobody before another process leads.
-    with world.invariants.ledger_not_believed() if name in listed else nullcontext():
+    with world.invariants.ledger_not_believed(name) if name in listed else nullcontext():
         try:
             await admin.request("PUT", path, body=orjson.dumps(kept))
         except NotFound:

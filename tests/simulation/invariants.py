@@ -117,12 +117,13 @@ class Invariants:
             self._remember_pod(stored.uid, stored.object)
 
     @contextmanager
-    def ledger_not_believed(self) -> Iterator[None]:
-        """Have somebody write into the ledger what may look like one: until a leader has judged what it held is held.
+    def ledger_not_believed(self, name: str) -> Iterator[None]:
+        """Have somebody write into an object of the ledger what may look like one: until a leader has judged what it
+        held is held.
 
         It has when the ledger is another one than was put there, and more than taken over.
         """
-        self._put_back = put = PutBack()
+        self._put_back = put = PutBack(name)
         self._lost = self._lost or self._ledger
         self._ledger = replace(self._ledger, epoch=0, seq=0)
         try:

@@ -73,10 +73,13 @@ class StoredLedger:
 
 
 class PutBack:
-    """An old copy that somebody puts into the ledger, until a leader has judged whether to believe it."""
+    """An old copy that somebody puts into the ledger, until a leader has judged whether to believe it, or has deleted a
+    page without a look into it.
+    """
 
-    def __init__(self) -> None:
-        self._done = False
+    def __init__(self, name: str) -> None:
+        """``name`` is that of the object."""
+        self._name, self._done = name, False
         self._found: Ledger | None = None
 
     def done(self, stored: StoredLedger) -> None:
@@ -88,7 +91,7 @@ class PutBack:
         if not self._done or ledger is None:
             return False
         found = self._found
-        if found is None:
+        if found is None or (self._name in found.pages and self._name not in ledger.pages):
             return True
         written = ledger.seq - found.seq > ledger.epoch - found.epoch
         return ledger.epoch > found.epoch and (written or ledger.entries != found.entries)
