@@ -48,6 +48,8 @@ def violations(pod_spec: Mapping[str, Any], limit_ranges: Sequence[Mapping[str, 
     ``limit_ranges`` are the LimitRange objects of the namespace. Raises Unreadable or QuantityError where the spec
     cannot be priced.
     """
+    if not limit_ranges and not pod_spec.get("resources"):
+        return [*_of_containers(pod_spec, _UNBOUNDED)]
     spec = with_limit_range_defaults(with_pod_level_defaults(pod_spec), limit_ranges)
     return [*_of_containers(spec, _bounds(limit_ranges, "Container")), *_of_pod(spec, _bounds(limit_ranges, "Pod"))]
 

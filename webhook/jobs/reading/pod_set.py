@@ -3,7 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
+
+import orjson
 
 from webhook.core.model.gang import Nearness, PodPrice, PodSet, Requirement, Toleration
 from webhook.core.notation import names
@@ -27,6 +30,8 @@ _EMPTY: Final[dict[str, Any]] = {}
 _NONE_ADDED: Final = frozenset[str]()
 PLACING_MAX: Final = 1_000
 """Tolerations of one pod set, and parts of its node affinity: each is compared with nodes and flavors."""
+PRICED_BYTES_MAX: Final = 8192
+"""What is remembered of pod specs is bounded: the price of a longer one is worked out each time."""
 _TERM_FIELDS: Final = ("matchExpressions", "matchFields")
 _NEVER: Final = Requirement("", "In", ())
 """What a term says that lists nothing: no node is meant."""
@@ -135,7 +140,21 @@ def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> Pod
         spec = with_limit_range_defaults(spec, context.limit_ranges[namespace])
     runtime = context.runtime_classes.get(named(spec, "runtimeClassName"))
     overhead = None if runtime is None else runtime.overhead
-    return price(spec, overhead, default_priority_class=context.default_priority_class)
+    try:
+        text, added = orjson.dumps(spec), orjson.dumps(overhead)
+    except TypeError:
+        text = added = b""  # No JSON, which no API server sends.
+    if not text or len(text) + len(added) > PRICED_BYTES_MAX:
+        return price(spec, overhead, default_priority_class=context.default_priority_class)
+    return _priced(text, added, context.default_priority_class)
+
+
+@lru_cache(maxsize=256)
+def _priced(spec: bytes, overhead: bytes, default_priority_class: str) -> PodPrice:
+    """Price a pod spec by its text: a job is read at each of its changes, and again by its reviews, and its pods cost
+    the same. Raises Unreadable.
+    """
+    return price(orjson.loads(spec), orjson.loads(overhead), default_priority_class=default_priority_class)
 
 
 def _scheduling(site: PodSetSite) -> Mapping[str, Any]:
