@@ -83,6 +83,10 @@ async def measure(
     async with profiled(api, installation, folder) if folder is not None else nullcontext():
         outcome = await Load(api).run(TIMEOUT_SECONDS)
     await asyncio.sleep(2)
+    for replica in () if installation is None else installation.replicas:
+        # Without it everything costs less, and nothing else would say so.
+        if not replica.component.running:
+            raise replica.component.failure("ended under the load")
     after, used = await writes(api), processor_millis(cluster) - used_before
     own = Counter(outcome.own_writes)
     spent = Counter({key: after[key] - before[key] - own[key] for key in after if after[key] - before[key] - own[key]})
