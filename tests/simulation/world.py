@@ -301,9 +301,12 @@ class World:
         self.replicas[name] = Replica(api, self.spawn(self._live(name, parts)))
 
     async def _live(self, name: str, parts: reconciler_parts.ReconcilerParts) -> None:
+        restores = self.cluster.server.store.restores
         try:
             await parts.run()
-        except* SetBack:
+        except* SetBack as back:
+            if self.cluster.server.store.restores == restores:
+                self.invariants.note(f"{name} ended, though no backup was restored: {back.exceptions[0]}")
             self.restart_later(name)
 
     def _start_webhook(self, name: str) -> None:
