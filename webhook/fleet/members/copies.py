@@ -1,6 +1,6 @@
 """The objects of a fleet, as values: the record on a hub's job, the copy made of it, and the copy read back. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.core.fleet.dispatch import NO_OFFER, NOWHERE, Dispatch, Offer
@@ -20,15 +20,22 @@ JobName = tuple[str, str, str]
 TEXT_MAX: Final = 256
 """Characters of a text that identifies a copy: longer ones are written by no API server, and equal nothing."""
 _NOT_COPIED: Final = (f"{names.DOMAIN}/", "kubectl.kubernetes.io/last-applied-configuration")
+_OURS: Final = (names.GANG_LABEL, names.POD_SET_LABEL)
+"""Labels of pod templates that name the hub's object."""
 _MADE_BY_THE_SERVER: Final = (
     "controller-uid",
     "job-name",
     "batch.kubernetes.io/controller-uid",
     "batch.kubernetes.io/job-name",
-    names.GANG_LABEL,
-    names.POD_SET_LABEL,
 )
-"""Labels of pod templates that name the hub's object."""
+"""Those of a Job that has its API server make its selector."""
+_ENDS_ITSELF: Final[Mapping[str, tuple[paths.Path, ...]]] = {
+    "RayJob.ray.io": (("spec", "deletionPolicy"), ("spec", "deletionStrategy")),
+    "AppWrapper.workload.codeflare.dev": (
+        ("metadata", "annotations", "workload.codeflare.dev.appwrapper/successTTLDuration"),
+    ),
+}
+"""By which a kind's controller deletes what has ended, apart from ``ttlSecondsAfterFinished``."""
 
 
 class FoundCopy(NamedTuple):
@@ -95,15 +102,18 @@ def copy_made(
             "labels": {**labels, names.ORIGIN_LABEL: hub},
             "annotations": {**notes, names.OFFER: offer_text(metadata["uid"], dispatch.offer)},
         },
-        "spec": _without_server_labels(job["spec"]),
+        "spec": job["spec"],
     }
     assert kind.suspend is not None
     assert kind.managed_by is not None
     copied = editing.put(editing.drop(copied, kind.managed_by), kind.suspend, True)
     # The hub deletes it when its job shows the end; who deletes it before that has it run again.
-    copied = editing.drop(copied, (*kind.managed_by[:-1], "ttlSecondsAfterFinished"))
+    for path in ((*kind.managed_by[:-1], "ttlSecondsAfterFinished"), *_ENDS_ITSELF.get(kind.key, ())):
+        copied = editing.drop(copied, path)
+    unwanted = _OURS
     if kind.key == "Job.batch" and not copied["spec"].get("manualSelector"):
-        copied = editing.drop(copied, ("spec", "selector"))
+        copied, unwanted = editing.drop(copied, ("spec", "selector")), (*_OURS, *_MADE_BY_THE_SERVER)
+    copied["spec"] = _without_labels(copied["spec"], unwanted)
     return copied
 
 
@@ -111,19 +121,19 @@ def _carried(key: str) -> bool:
     return not key.startswith(_NOT_COPIED)
 
 
-def _without_server_labels(node: Any) -> Any:
-    """Return a spec without what the API server and Tutti wrote on its pod templates."""
+def _without_labels(node: Any, unwanted: Collection[str]) -> Any:
+    """Return a spec without some labels of its pod templates."""
     if isinstance(node, list):
-        return [_without_server_labels(each) for each in node]
+        return [_without_labels(each, unwanted) for each in node]
     if not isinstance(node, dict):
         return node
     made: dict[str, Any] = {}
     for key, value in node.items():
         if key == "metadata" and isinstance(value, dict) and isinstance(value.get("labels"), dict):
-            kept = {name: label for name, label in value["labels"].items() if name not in _MADE_BY_THE_SERVER}
-            made[key] = {**_without_server_labels(value), "labels": kept}
+            kept = {name: label for name, label in value["labels"].items() if name not in unwanted}
+            made[key] = {**_without_labels(value, unwanted), "labels": kept}
         else:
-            made[key] = _without_server_labels(value)
+            made[key] = _without_labels(value, unwanted)
     return made
 
 

@@ -1,0 +1,70 @@
+"""The copy that a member gets of a hub's job: of what its owner wrote, all that is the same job there."""
+
+from typing import Any, Final
+
+import pytest
+
+from webhook.core.fleet.dispatch import NOWHERE
+from webhook.core.notation import names
+from webhook.fleet.members.copies import copy_made
+from webhook.jobs.kinds.registry import KINDS
+from webhook.untyped import paths
+
+OFFERED: Final = NOWHERE.offered(1, "a", "cluster-a")
+BY_HUB: Final = {"controller-uid": "1", "job-name": "train", "batch.kubernetes.io/controller-uid": "1"}
+MINE: Final = {"controller-uid": "mine", "job-name": "mine", "app": "train"}
+OURS: Final = {names.GANG_LABEL: "1", names.POD_SET_LABEL: "main"}
+KEPT_SECONDS: Final = "workload.codeflare.dev.appwrapper/successTTLDuration"
+
+
+def copy_of(key: str, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the copy of a job of this kind."""
+    kind = KINDS[key]
+    metadata = {"name": "train", "namespace": "team-a", "uid": "1", "annotations": annotations or {}}
+    job = {"apiVersion": f"{kind.group}/{kind.version}", "kind": kind.kind, "metadata": metadata, "spec": spec}
+    return copy_made(kind, job, "hub", OFFERED)
+
+
+def template(labels: dict[str, str]) -> dict[str, Any]:
+    return {"metadata": {"labels": labels}, "spec": {}}
+
+
+def test_a_job_gets_its_selector_and_labels_from_its_members_server() -> None:
+    made = copy_of(
+        "Job.batch", {"selector": {"matchLabels": BY_HUB}, "template": template({**BY_HUB, **OURS, "app": "x"})}
+    )
+    assert "selector" not in made["spec"]
+    assert made["spec"]["template"]["metadata"]["labels"] == {"app": "x"}
+
+
+def test_a_job_whose_owner_made_its_selector_keeps_it_with_the_labels_that_it_selects() -> None:
+    selector = {"matchLabels": {"controller-uid": "mine"}}
+    made = copy_of("Job.batch", {"manualSelector": True, "selector": selector, "template": template(MINE | OURS)})
+    assert made["spec"]["selector"] == selector
+    assert made["spec"]["template"]["metadata"]["labels"] == MINE
+
+
+def test_pods_of_other_kinds_keep_labels_that_no_server_has_written() -> None:
+    replicas = {"Worker": {"replicas": 1, "template": template(MINE | OURS)}}
+    made = copy_of("PyTorchJob.kubeflow.org", {"runPolicy": {}, "pytorchReplicaSpecs": replicas})
+    worker = made["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+    assert worker["metadata"]["labels"] == MINE
+
+
+@pytest.mark.parametrize(
+    ("key", "spec"),
+    [
+        ("RayJob.ray.io", {"deletionPolicy": "DeleteSelf"}),
+        ("RayJob.ray.io", {"deletionStrategy": {"onSuccess": {"policy": "DeleteSelf"}}}),
+        ("RayJob.ray.io", {"ttlSecondsAfterFinished": 5}),
+        ("AppWrapper.workload.codeflare.dev", {}),
+    ],
+    ids=str,
+)
+def test_no_controller_deletes_a_copy_that_has_ended(key: str, spec: dict[str, Any]) -> None:
+    """The hub would not see that it has ended, and have it run again."""
+    made = copy_of(key, {"entrypoint": "train", **spec}, {KEPT_SECONDS: "5s", "example.com/note": "mine"})
+    assert {*made["spec"]} == {"entrypoint", "suspend"}
+    kept = KEPT_SECONDS in paths.find_mapping(made, ("metadata", "annotations"))
+    assert kept is not key.startswith("AppWrapper")
+    assert made["metadata"]["annotations"]["example.com/note"] == "mine"
