@@ -90,7 +90,8 @@ def asked_of_a_member(one: bytes, many: bytes) -> None:
                     case 1:
                         await member.look(JOB, "team-a", "train")
                     case 2:
-                        await member.why_waiting("team-a", "job-1")
+                        await member.told.why_waiting("team-a", "job-1")
+                        await member.told.why_stopped("team-a", "job-1")
                     case 3:
                         await member.copies([JOB], "hub")
                     case 4:

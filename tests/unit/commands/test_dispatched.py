@@ -60,6 +60,15 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             ],
         ),
         (
+            job(record("granted", waits="has stopped it (PodsReadyTimeout: only 0 of the 1 pod it needs ran)")),
+            [
+                (
+                    "member",
+                    "it is granted to left, which has stopped it (PodsReadyTimeout: only 0 of the 1 pod it needs ran)",
+                )
+            ],
+        ),
+        (
             job(record("granted")) | {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}},
             [("member", f"left has it, and has stopped it for now: {DESCRIBE}")],
         ),

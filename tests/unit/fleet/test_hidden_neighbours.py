@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.unit.kube.fake_api import FakeApi
 from webhook.core.reasons.neighbours import SOMEBODY
-from webhook.fleet.members.member import REASON_CHARACTERS, Member
+from webhook.fleet.members.member import Member
+from webhook.fleet.members.told import REASON_CHARACTERS
 
 OTHERS = ("team-secret", "x", "another-team-with-a-long-name")
 JOBS = ("paper", "merger-2027", "a.b")
@@ -30,7 +31,7 @@ class Saying(FakeApi):
 
 
 async def heard(why: str, *, hides: bool) -> str:
-    return (await Member("a", Saying(why), hides_neighbours=hides).why_waiting("team-a", "uid")).why
+    return (await Member("a", Saying(why), hides_neighbours=hides).told.why_waiting("team-a", "uid")).why
 
 
 words = st.sampled_from(("asks for 4 nvidia.com/gpu;", "queue research has 8, 4/8 used;", "team-a/mine 2,", "behind"))

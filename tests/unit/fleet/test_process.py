@@ -151,7 +151,7 @@ async def test_the_process_places_a_job_over_tls_with_tokens(tmp_path: Path, mon
             said = {"reason": "Queued", "message": "behind team-secret/paper", "involvedObject": {"uid": "copy"}}
             head = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "said", "namespace": NAMESPACE}}
             await world.members["a"].cluster.create(head | said)
-            told = await hubs[0].fleet.members["a"].why_waiting(NAMESPACE, "copy")
+            told = await hubs[0].fleet.members["a"].told.why_waiting(NAMESPACE, "copy")
             assert told.why == "behind a job of another namespace", "as its configuration says"
             assert abs(hubs[0].fleet.clock.now() - time.time()) < 60
         finally:

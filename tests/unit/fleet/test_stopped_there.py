@@ -66,6 +66,26 @@ async def test_a_sole_member_keeps_it_with_its_permit() -> None:
         assert await runs(world, name) == "a"
 
 
+async def test_its_record_says_why_in_its_members_words_for_as_long_as_it_is_stopped() -> None:
+    async with members("a") as world:
+        name = await stopped(world)
+        waits = dispatch_of(await world.hub.get("Job", name) or {}).waits
+        assert waits.startswith("has stopped it (Preempted: ")
+        assert "urgent" in waits
+        await world.hub.delete("Job", "urgent")
+        assert await runs(world, name) == "a"
+        await asyncio.sleep(5)
+        assert not dispatch_of(await world.hub.get("Job", name) or {}).waits
+
+
+async def test_one_that_goes_to_another_member_says_why_the_first_has_stopped_it() -> None:
+    async with members("a", "b") as world:
+        name = await stopped(world)
+        await asyncio.sleep(OFFER_SECONDS)
+        why = dispatch_of(await world.hub.get("Job", name) or {}).why
+        assert "stopped it, and did not start it again in time (Preempted: " in why
+
+
 async def held(world: Fleet, member: str, name: str) -> None:
     """Have a member's administrator hold a copy that runs there."""
     await world.members[member].patch("Job", name, {"spec": {"suspend": True}})
@@ -79,7 +99,7 @@ async def test_one_that_is_held_in_its_member_is_offered_to_the_others_first() -
         await asyncio.sleep(OFFER_SECONDS + 10)
         assert await runs(world, "usual") == "b"
         assert dispatch_of(await world.hub.get("Job", "usual") or {}).why == (
-            "a stopped it, and did not start it again in time"
+            "a stopped it, and did not start it again in time (OnHold: its owner suspended it)"
         )
 
 

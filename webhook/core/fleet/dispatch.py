@@ -118,7 +118,7 @@ class Dispatch:
     waits: str = ""
     """Where that takes long: why it still waits in the member that was asked for room, or is in the one it leaves.
 
-    Of one that is granted: how its member refuses the permit.
+    Of one that is granted: how its member refuses the permit, or why it has stopped the gang.
     """
     suspended_by: str = ""
     """Of a gang that is nowhere: the user's policy by which it is offered to nobody, so that it needs no slot."""

@@ -19,6 +19,7 @@ from webhook.core.fleet.steps import (
     is_written_first,
     next_step,
     rests,
+    stopped_there,
     why_not,
     why_recalled,
 )
@@ -36,6 +37,7 @@ from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.renaming import Renaming
 from webhook.fleet.jobs.showing import Showing
+from webhook.fleet.jobs.stopped import Stopped
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.copies import (
     copy_made,
@@ -43,9 +45,10 @@ from webhook.fleet.members.copies import (
     why_over,
     why_unwanted,
 )
-from webhook.fleet.members.member import Look, Member, NoAnswer, Refused, Waits
+from webhook.fleet.members.member import Look, Member, NoAnswer, Refused
 from webhook.fleet.members.seen import News, Seen, news
 from webhook.fleet.members.shown import cleared
+from webhook.fleet.members.told import Waits
 from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
@@ -102,7 +105,7 @@ class FleetJob:
         """Its LocalQueue, whose check may name the members that will do."""
         self._patience, self._renaming = Patience(), Renaming(fleet)
         self._failed = Failed(fleet)
-        self._refusal, self._leaving = Refusal(), Leaving()
+        self._refusal, self._leaving, self._stopped = Refusal(), Leaving(), Stopped(fleet, namespace)
         self._telling = Telling(fleet, kind, namespace)
         self._showing = Showing(kind, self.own, self._telling)
 
@@ -286,7 +289,7 @@ class FleetJob:
             self.look_at_seconds = now + max(0.0, TOLD_SECONDS - age)
         if copy is not None and age >= TOLD_SECONDS:
             with contextlib.suppress(NoAnswer):
-                told = await self._fleet.member(dispatch.member).why_waiting(self.namespace, copy.uid)
+                told = await self._fleet.member(dispatch.member).told.why_waiting(self.namespace, copy.uid)
         member = self._fleet.members.get(dispatch.member)
         if age >= OFFER_SECONDS and not told.why and member is not None:
             # Its Tutti may be down: gangs that another member can have should not wait for it, one after another.
@@ -337,7 +340,7 @@ class FleetJob:
                         ended = dispatch.recalled(f"it has ended in {dispatch.member}")
                         await self._delete(await self.own.write(job, ended), dispatch, found)
                 case HubStep.RECALL:
-                    recalled = dispatch.recalled(self._why_recalled(job, dispatch, copy))
+                    recalled = dispatch.recalled(await self._why_recalled(job, dispatch, copy))
                     await self._delete(await self.own.write(job, recalled), dispatch, found)
                 case HubStep.FAIL_OVER:
                     failed = dispatch.failed_over(f"it failed in {dispatch.member}")
@@ -382,11 +385,13 @@ class FleetJob:
             self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
         return HubStep.NOTHING
 
-    def _why_recalled(self, job: Mapping[str, Any], dispatch: Dispatch, copy: Copy | None) -> str:
+    async def _why_recalled(self, job: Mapping[str, Any], dispatch: Dispatch, copy: Copy | None) -> str:
         if why := why_unwanted(self._kind, job):
             return why
         refused = self._refusal.of_permit(dispatch, copy)
         did = f"refused its permit ({refused})" if refused else why_recalled(dispatch, copy)
+        if not refused and copy is not None and copy.permitted and (said := await self._stopped.words(dispatch, copy)):
+            did = f"{did} ({said})"
         # What was done to this copy there may be done to the next one.
         self.choice.failed_by(dispatch.member, did)
         return f"{dispatch.member} {did}"
@@ -421,6 +426,10 @@ class FleetJob:
             if refused := self._refusal.of_permit(dispatch, copy := found.sight.copy):
                 said = f"refuses its permit ({refused}), and is asked again every {REFUSED_SECONDS:.0f} s"
                 await self._note_waits(job, dispatch, said)
+            elif copy is not None and stopped_there(found.sight):
+                if said := await self._stopped.words(dispatch, copy):
+                    await self._note_waits(job, dispatch, f"has stopped it ({said})")
+                self.look_at_seconds = min(self.look_at_seconds, self._stopped.look_at_seconds)
             elif dispatch.waits and copy is not None and copy.permitted:
                 await self.own.write(job, replace(dispatch, waits=""))
         elif dispatch.phase is DispatchPhase.RECALLED and found is not None and found.sight.cluster == dispatch.cluster:

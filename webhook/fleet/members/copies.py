@@ -110,7 +110,7 @@ def copy_made(
     # The hub deletes it when its job shows the end; who deletes it before that has it run again.
     for path in ((*kind.managed_by[:-1], "ttlSecondsAfterFinished"), *_ENDS_ITSELF.get(kind.key, ())):
         copied = editing.drop(copied, path)
-    unwanted = _OURS
+    unwanted: tuple[str, ...] = _OURS
     if kind.key == "Job.batch" and not copied["spec"].get("manualSelector"):
         copied, unwanted = editing.drop(copied, ("spec", "selector")), (*_OURS, *_MADE_BY_THE_SERVER)
     copied["spec"] = _without_labels(copied["spec"], unwanted)

@@ -23,7 +23,6 @@ from webhook.core.fleet.silence import Heard
 from webhook.core.ledger.pages import Found
 from webhook.core.notation import names
 from webhook.core.notation.shortened import shortened
-from webhook.core.reasons import neighbours
 from webhook.errors import ApiError, NotFound, TooLarge, Unavailable
 from webhook.fleet.members import answers, words
 from webhook.fleet.members.copies import (
@@ -39,6 +38,7 @@ from webhook.fleet.members.copies import (
 from webhook.fleet.members.health import Health
 from webhook.fleet.members.ledger import NO_LEDGER, LedgerReader, MemberLedger
 from webhook.fleet.members.shared_read import SharedRead
+from webhook.fleet.members.told import REASON_CHARACTERS, Told
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, METADATA, Api
@@ -50,8 +50,6 @@ from webhook.wire.times import micro_time_text
 log = structlog.get_logger(__name__)
 
 ANSWER_SECONDS: Final = 5.0
-REASON_CHARACTERS: Final = 200
-"""Of a reason that a hub keeps on its job."""
 COPIES_MAX: Final = 50_000
 """Of all kinds in one member, that one sweep looks at; each takes about a kilobyte of memory."""
 SOONER: Final[Mapping[str, str]] = {"timeout": f"{ANSWER_SECONDS - 0.5:g}s"}
@@ -88,16 +86,6 @@ class Written(NamedTuple):
     resourceVersion: str  # noqa: N815 - as it is called there
 
 
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """What a member says of a copy that it has no room for."""
-
-    why: str = ""
-    """With numbers."""
-    starts_at: float | None = None
-    """Unix time at which its queue has booked room for it, if it has."""
-
-
 class Member:
     """One member, by the name that the hub knows it by."""
 
@@ -105,7 +93,7 @@ class Member:
         """``hides_neighbours``: what it says of one namespace is told with no name of another in it."""
         self.name = name
         self._api = api
-        self._hides_neighbours = hides_neighbours
+        self.told = Told(self._objects, hides_neighbours=hides_neighbours)
         self.health = Health(name)
         self.uid = ""
         """Of the kube-system to which its name led when it answered last; empty before it did."""
@@ -221,21 +209,6 @@ class Member:
                     if len(found) == most:
                         break
         return found
-
-    async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
-        """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
-        about = {"fieldSelector": f"involvedObject.uid={copy_uid},reason=Queued"}
-        newest: dict[str, Any] = {}
-        with contextlib.suppress(NotFound):
-            async for each in self._objects(f"/api/v1/namespaces/{namespace}/events", about):
-                if not newest or text(each.get("lastTimestamp")) > text(newest.get("lastTimestamp")):
-                    newest = each
-        starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
-        why = text(newest.get("message"))
-        if self._hides_neighbours:
-            # Before it is cut: half a name would not be known as one.
-            why = neighbours.text_for(why, namespace, neighbours.ANY_NAMESPACE)
-        return Waits(shortened(why, REASON_CHARACTERS), starts or None)
 
     async def copies(self, kinds: Iterable[JobKind], hub: str) -> list[FoundCopy]:
         """Return all its objects of these kinds that say they are copies from this hub. Raises NoAnswer."""

@@ -124,7 +124,32 @@ async def test_the_last_word_on_why_a_copy_waits_is_taken_of_events_in_any_order
             items = [{"lastTimestamp": f"2026-01-01T00:00:0{each}Z", "message": f"word {each}"} for each in (1, 3, 2)]
             return orjson.dumps({"metadata": {}, "items": items})
 
-    assert (await member(Events(1, 1)).why_waiting("team-a", "copy")).why == "word 3"
+    assert (await member(Events(1, 1)).told.why_waiting("team-a", "copy")).why == "word 3"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({}, ""),
+        ({"FailedCreate": "no account nobody"}, ""),
+        ({"Evicted": "PodsReadyTimeout: only 0 of 1"}, "PodsReadyTimeout: only 0 of 1"),
+        (
+            {"Evicted": "PodsReadyTimeout: only 0 of 1", "FailedCreate": "no account nobody"},
+            "PodsReadyTimeout: only 0 of 1; no account nobody",
+        ),
+    ],
+    ids=str,
+)
+async def test_why_a_copy_was_stopped_is_told_with_what_its_controller_could_not_create(
+    said: dict[str, str], told: str
+) -> None:
+    class Events(Speaker):
+        async def request(self, method: str, path: str, *, query: Mapping[str, str], **_: Any) -> bytes:
+            _, _, reason = query["fieldSelector"].partition(",reason=")
+            items = [{"lastTimestamp": "2026-01-01T00:00:00Z", "message": said[reason]}] if reason in said else []
+            return orjson.dumps({"metadata": {}, "items": items})
+
+    assert await member(Events(1, 1)).told.why_stopped("team-a", "copy") == told
 
 
 @pytest.mark.parametrize(("ago", "promised"), [(10, 300), (-1, 300), (61, 0), (-3600, 0)])

@@ -1,0 +1,42 @@
+"""Why its member has stopped a gang that may run there, in that member's words."""
+
+import asyncio
+import contextlib
+from math import inf
+from typing import Final
+
+from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.sight import Copy
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.members.member import NoAnswer
+
+AGAIN_SECONDS: Final = 5.0
+"""From one question to the next."""
+
+
+class Stopped:
+    """What one process has heard of it, for one gang."""
+
+    def __init__(self, fleet: Fleet, namespace: str) -> None:
+        self._fleet, self._namespace = fleet, namespace
+        self._copy = ""
+        """The uid of the copy that this is of."""
+        self._ask_at = -inf
+        """Loop time at which to ask again."""
+        self._words = ""
+
+    async def words(self, dispatch: Dispatch, copy: Copy) -> str:
+        """Return why its member has stopped a copy; nothing where that is not known yet."""
+        now = asyncio.get_running_loop().time()
+        if self._copy != copy.uid:
+            self._copy, self._ask_at, self._words = copy.uid, -inf, ""
+        if now >= self._ask_at:
+            self._ask_at = now + AGAIN_SECONDS
+            with contextlib.suppress(NoAnswer):
+                self._words = await self._fleet.member(dispatch.member).told.why_stopped(self._namespace, copy.uid)
+        return self._words
+
+    @property
+    def look_at_seconds(self) -> float:
+        """Loop time at which to look again: what is not said yet no watch tells."""
+        return inf if self._words else self._ask_at

@@ -1,0 +1,72 @@
+"""What is said of one gang's copy in its member, by events on it."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from webhook.core.notation import names
+from webhook.core.notation.shortened import shortened
+from webhook.core.reasons import neighbours
+from webhook.errors import NotFound
+from webhook.untyped import paths
+from webhook.untyped.values import seconds, text
+
+REASON_CHARACTERS: Final = 200
+"""Of a reason that a hub keeps on its job."""
+_NOT_CREATED: Final = ("FailedCreate", "FailedCreatePod")
+"""Reasons of the events by which controllers say that they cannot create a pod."""
+
+Objects = Callable[[str, Mapping[str, str]], AsyncIterator[dict[str, Any]]]
+"""Of a path and a query. Raises NotFound, NoAnswer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What a member says of a copy that it has no room for."""
+
+    why: str = ""
+    """With numbers."""
+    starts_at: float | None = None
+    """Unix time at which its queue has booked room for it, if it has."""
+
+
+class Told:
+    """What one member tells by events."""
+
+    def __init__(self, objects: Objects, *, hides_neighbours: bool = False) -> None:
+        """``hides_neighbours``: what it says of one namespace is told with no name of another in it."""
+        self._objects = objects
+        self._hides_neighbours = hides_neighbours
+
+    async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
+        """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
+        newest = await self._newest(namespace, copy_uid, "Queued")
+        starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
+        return Waits(self._message(newest, namespace), starts or None)
+
+    async def why_stopped(self, namespace: str, copy_uid: str) -> str:
+        """Return why its Tutti said last that it stops a copy, and why a pod of it could not be created, if so; nothing
+        while its Tutti has not said. Raises NoAnswer.
+        """
+        said = self._message(await self._newest(namespace, copy_uid, "Evicted"), namespace)
+        for reason in _NOT_CREATED if said else ():
+            if more := self._message(await self._newest(namespace, copy_uid, reason), namespace):
+                said = f"{said}; {more}"
+        return said
+
+    async def _newest(self, namespace: str, copy_uid: str, reason: str) -> dict[str, Any]:
+        about = {"fieldSelector": f"involvedObject.uid={copy_uid},reason={reason}"}
+        newest: dict[str, Any] = {}
+        with contextlib.suppress(NotFound):
+            async for each in self._objects(f"/api/v1/namespaces/{namespace}/events", about):
+                if not newest or text(each.get("lastTimestamp")) > text(newest.get("lastTimestamp")):
+                    newest = each
+        return newest
+
+    def _message(self, event: Mapping[str, Any], namespace: str) -> str:
+        said = text(event.get("message"))
+        if self._hides_neighbours:
+            # Before it is cut: half a name would not be known as one.
+            said = neighbours.text_for(said, namespace, neighbours.ANY_NAMESPACE)
+        return shortened(said, REASON_CHARACTERS)
