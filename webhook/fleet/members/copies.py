@@ -11,6 +11,7 @@ from webhook.core.notation import names
 from webhook.dialects.field import is_subdomain
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
+from webhook.jobs.reading.gating import gang_owner
 from webhook.untyped import editing, paths
 from webhook.untyped.editing import Patch
 from webhook.untyped.values import items, text
@@ -161,6 +162,16 @@ def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
         failed=ended == "Failed",
         given_up=given_up,
     )
+
+
+def made_for_a_copy(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind]) -> bool:
+    """Return whether an object was made by the controller of a copy, with that one's labels and annotations.
+
+    KubeRay makes the RayCluster of a RayJob so. Whoever writes such an owner on a copy hides nothing: the permit on it,
+    if there is one, names the copy itself.
+    """
+    owner, notes = gang_owner(kind, obj, kinds), paths.find_mapping(obj, ("metadata", "annotations"))
+    return owner is not None and permits(text(notes.get(names.PERMIT)), text(notes.get(names.OFFER)), owner.uid)
 
 
 def found_copy(kind: JobKind, obj: Mapping[str, Any]) -> FoundCopy:

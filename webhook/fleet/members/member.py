@@ -31,6 +31,7 @@ from webhook.fleet.members.copies import (
     collected_with,
     copy_read,
     found_copy,
+    made_for_a_copy,
     noted,
     offer_text,
     pods_listed,
@@ -211,8 +212,13 @@ class Member:
         return found
 
     async def copies(self, kinds: Iterable[JobKind], hub: str) -> list[FoundCopy]:
-        """Return all its objects of these kinds that say they are copies from this hub. Raises NoAnswer."""
+        """Return all its objects of these kinds that say they are copies from this hub. Raises NoAnswer.
+
+        Not what was made for a copy, which may have the copy's own labels.
+        """
         ours, seen = {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"}, itertools.count(1)
+        placed = list(kinds)
+        by_key = {each.key: each for each in placed}
 
         async def of(kind: JobKind) -> list[FoundCopy]:
             found: list[FoundCopy] = []
@@ -220,13 +226,15 @@ class Member:
                 async for each in self._objects(collection_path(kind), ours, answers.LONG):
                     if next(seen) > COPIES_MAX:
                         raise NoAnswer(f"{self.name}: it has more than {COPIES_MAX:,} copies of this hub")
+                    if made_for_a_copy(kind, each, by_key):
+                        continue
                     try:
                         found.append(found_copy(kind, each))
                     except ValueError as error:
                         raise NoAnswer(f"{self.name}: {error}") from error
             return found
 
-        return [*itertools.chain.from_iterable(await asyncio.gather(*map(of, kinds)))]
+        return [*itertools.chain.from_iterable(await asyncio.gather(*map(of, placed)))]
 
     async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> set[JobName]:
         """Return those of the hub's jobs of which something is left here, and no copy. Raises NoAnswer."""

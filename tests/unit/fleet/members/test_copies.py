@@ -5,8 +5,9 @@ from typing import Any, Final
 import pytest
 
 from webhook.core.fleet.dispatch import NOWHERE
+from webhook.core.fleet.permit import permit_text
 from webhook.core.notation import names
-from webhook.fleet.members.copies import copy_made
+from webhook.fleet.members.copies import copy_made, made_for_a_copy
 from webhook.jobs.kinds.registry import KINDS
 from webhook.untyped import paths
 
@@ -68,3 +69,29 @@ def test_no_controller_deletes_a_copy_that_has_ended(key: str, spec: dict[str, A
     kept = KEPT_SECONDS in paths.find_mapping(made, ("metadata", "annotations"))
     assert kept is not key.startswith("AppWrapper")
     assert made["metadata"]["annotations"]["example.com/note"] == "mine"
+
+
+OFFER: Final = "1 1.1"
+PERMITTED: Final = {names.OFFER: OFFER, names.PERMIT: permit_text(OFFER, "copy")}
+
+
+@pytest.mark.parametrize(
+    ("owner", "uid", "annotations", "made"),
+    [
+        ("RayJob", "copy", PERMITTED, True),
+        ("RayJob", "another", PERMITTED, False),
+        ("RayJob", "copy", {names.OFFER: OFFER}, False),
+        ("RayJob", "", {names.OFFER: OFFER}, False),
+        ("RayService", "copy", PERMITTED, False),
+        ("", "", PERMITTED, False),
+    ],
+    ids=str,
+)
+def test_what_the_controller_of_a_copy_makes_of_it_is_no_copy(
+    owner: str, uid: str, annotations: dict[str, str], made: bool
+) -> None:
+    """KubeRay writes all labels and annotations of a RayJob on its RayCluster."""
+    references = [{"apiVersion": "ray.io/v1", "kind": owner, "name": "train", "uid": uid, "controller": True}]
+    metadata = {"name": "train-x7k2p", "namespace": "team-a", "uid": "child", "annotations": annotations}
+    child = {"metadata": metadata | ({"ownerReferences": references} if owner else {})}
+    assert made_for_a_copy(KINDS["RayCluster.ray.io"], child, KINDS) is made
