@@ -102,7 +102,8 @@ class ReviewHandler:
         creators = Creators(kinds)
         in_hub = any(kind.given_manager for kind in kinds.values())
         self._jobs = JobRules(view, self.settings, kinds, creators, by_resource, context, potential, classes, in_hub)
-        self._pods = PodRules(view, self.settings, creators, self.tally, classes, (clock or SystemClock()).now)
+        unix_now = (clock or SystemClock()).now
+        self._pods = PodRules(view, self.settings, creators, self.tally, classes, unix_now, in_hub)
         self._policy_objects = policy_objects
         self._policy_compiler = PolicyCompiler(hub=in_hub)
         self._judging_policy = 0

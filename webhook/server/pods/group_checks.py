@@ -86,6 +86,13 @@ def unfollowed(pod: PodFacts, namespace: str, rules: PodRules) -> tuple[str, ...
     )
 
 
+def unplaced(pod: PodFacts, rules: PodRules) -> tuple[str, ...]:
+    """Return what is to be said of a plain pod of a group in a hub."""
+    if not (rules.in_hub and pod.gated):
+        return ()
+    return (f"a hub places no plain pods in a member: PodGroup {pod.group} would start in this cluster; create a Job",)
+
+
 def _stranger(pod: PodFacts, namespace: str, view: View) -> Answer | None:
     """Return the refusal of a plain pod that asks for another queue or priority than those of its group that run."""
     members = view.fences.pods_of(namespace, pod.gang or "")

@@ -26,6 +26,8 @@ class PodRules:
     tally: Tally
     classes: ComputeClassCatalog
     unix_now: Callable[[], float]
+    in_hub: bool
+    """Jobs of some kinds are placed in other clusters."""
 
 
 @frozen

@@ -13,7 +13,7 @@ from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pricing.pod_requests import price
 from webhook.server.pods.changes import judge_change, judge_resize
 from webhook.server.pods.gang_pods import judge_gang_pod, judge_waiting
-from webhook.server.pods.group_checks import nameless, opt_in_warnings, unfollowed
+from webhook.server.pods.group_checks import nameless, opt_in_warnings, unfollowed, unplaced
 from webhook.server.pods.loose_pods import judge_loose
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
@@ -84,7 +84,9 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         answer = judge_loose(review, rules, cost, now) if is_fenced(rules.view, request.namespace) else ALLOW
         return allow((*warnings, *(() if left else opt_in_warnings(pod)))) if answer is ALLOW else answer
     answer = (judge_waiting if pod.gated else judge_gang_pod)(review, rules, cost, now)
-    return allow((*warnings, *unfollowed(pod, request.namespace, rules))) if answer is ALLOW else answer
+    if answer is not ALLOW:
+        return answer
+    return allow((*warnings, *unfollowed(pod, request.namespace, rules), *unplaced(pod, rules)))
 
 
 def _too_many_names(cost: PodPrice) -> str | None:

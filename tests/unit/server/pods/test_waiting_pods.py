@@ -1,5 +1,6 @@
 """Plain pods of a PodGroup at the door: they are stored behind our gate, and count before their gang is admitted."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -20,6 +21,8 @@ from tests.unit.server.reviews import (
 )
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.notation import names
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.registry import KINDS, of_hub
 from webhook.jobs.plain_pods import pod_group
 from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid, role_of
 from webhook.jobs.plain_pods.pod import decode
@@ -178,6 +181,15 @@ async def test_a_waiting_pod_cannot_grow_past_the_fence(fenced: ReviewHandler) -
     fenced.view.fences.put_pod(record("pod-0"))
     body = review(waiting(gpu="9"), old=waiting(), operation="UPDATE", subresource="resize")
     assert not (await ask(fenced, "/validate/pods", body)).allowed
+
+
+@pytest.mark.parametrize(("kinds", "told"), [(KINDS, False), (of_hub(KINDS), True)], ids=["elsewhere", "hub"])
+async def test_in_a_hub_who_makes_a_plain_pod_of_a_group_is_told_that_no_member_gets_it(
+    kinds: Mapping[str, JobKind], told: bool
+) -> None:
+    answer = await create(ReviewHandler(view(), kinds=kinds), waiting())
+    assert answer.allowed
+    assert any("a hub places no plain pods in a member" in each for each in answer.warnings) is told
 
 
 async def test_an_opt_in_label_on_a_single_pod_is_warned_about_still(fenced: ReviewHandler) -> None:
