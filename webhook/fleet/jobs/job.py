@@ -28,6 +28,7 @@ from webhook.errors import Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.asking.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
 from webhook.fleet.jobs.asking.failed import Failed
+from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
 from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS, Refusal
 from webhook.fleet.jobs.events import KEPT, QUEUE_MISSING, kept, queue_missing
@@ -296,6 +297,7 @@ class FleetJob:
             member.health.took(age)
         self.choice.hears(dispatch.member, told.why, told.starts_at, self._fleet.clock.now())
         spared, contested = stops_nobody(found.object), now < self._contested_until
+        age -= lingers_seconds(self._kind, found.object, dispatch)
         return not self.choice.gives_up(
             dispatch.member, age, told.why, members, stopped_nobody=spared, contested=contested
         )

@@ -110,7 +110,7 @@ def gated_alone(
         return None
     if queue_label(obj) is not None:
         return GateRule.QUEUE_LABEL
-    if _joins_pod_group(kind, obj):
+    if joins_pod_group(kind, obj):
         return GateRule.POD_GROUP
     gated = gated_by_namespace(paths.find(obj, ("metadata", "namespace")), namespace_labels, mapped_namespaces)
     return GateRule.NAMESPACE if gated else None
@@ -199,7 +199,8 @@ def pod_group_of(labels: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _joins_pod_group(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+def joins_pod_group(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether pods of ``obj`` name a PodGroup, so that it may have to start together with other jobs."""
     labels = [*(site.pod_labels for site in readable_sites(kind, obj)), *stated_labels(kind, obj)]
     return any(pod_group_of(each) is not None for each in labels)
 
