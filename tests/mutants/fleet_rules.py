@@ -277,6 +277,22 @@ FLEET_MUTANTS: Final = (
     ),
     Mutant(
         "P3",
+        "a silence that another leader has counted goes on, whatever its clock said",
+        "webhook/controllers/gangs/silent_hubs.py",
+        "min(now - noted.silent_seconds, noted.at_seconds)",
+        "min(now, noted.at_seconds)",
+        f"{UNIT}/fleet/test_dead_man.py",
+    ),
+    Mutant(
+        "P3",
+        "a leader goes by the clock of an earlier one only when it has waited for a renewal itself",
+        "webhook/controllers/gangs/silent_hubs.py",
+        "if own >= OWN_SECONDS else",
+        "if own >= 0 else",
+        f"{UNIT}/fleet/test_dead_man.py",
+    ),
+    Mutant(
+        "P3",
         "what was stopped for a silent hub never starts again",
         "webhook/jobs/patches/job.py",
         "    if requeue.reason == HUB_SILENT:\n",

@@ -14,7 +14,7 @@ from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
-from webhook.controllers.gangs.silent_hubs import LEASES, LOOK_SECONDS, Hubs
+from webhook.controllers.gangs.silent_hubs import COUNTED_SECONDS, LEASES, LOOK_SECONDS, Hubs
 from webhook.core.fleet.silence import SLACK_SECONDS
 from webhook.core.notation import names
 from webhook.errors import Conflict
@@ -242,6 +242,42 @@ async def test_a_clock_of_an_earlier_leader_that_was_ahead_makes_no_silence_long
         next_leader = Leader(side.admin)
         after = await watched(side, 60, lambda: next_leader)
         assert after <= PATIENCE + 2 * LOOK_SECONDS
+
+
+async def heard_by(side: Side, leader: Leader, seconds: int) -> None:
+    """Let one leader look for so long, which is shorter than its patience."""
+    for _ in range(seconds):
+        assert not await leader.silent()
+        await asyncio.sleep(1)
+
+
+async def leased(cluster: SimulatedCluster) -> Side:
+    """Return a member in which a hub has a Lease, renewed just now."""
+    side = Side("a", cluster)
+    lease: dict[str, Any] = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    await cluster.create({**lease, "metadata": {"name": f"{names.HUB_LEASE}hub", "namespace": "tutti-system"}})
+    await renewed(side, "2026-01-01T00:00:00.000000Z")
+    return side
+
+
+async def test_a_silence_is_as_long_as_leaders_whose_clocks_differ_have_counted_it_together() -> None:
+    """Their hub gives the gangs up after a minute more, and would start them again while they still run here."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        side = await leased(cluster)
+        await heard_by(side, Leader(side.admin, ahead=3600), 17)
+        next_leader = Leader(side.admin)
+        after = 17 + await watched(side, 60, lambda: next_leader)
+        assert PATIENCE <= after <= PATIENCE + COUNTED_SECONDS + LOOK_SECONDS
+
+
+async def test_a_clock_of_an_earlier_leader_that_was_behind_makes_no_hub_silent_that_is_not() -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        side = await leased(cluster)
+        assert not await Leader(side.admin, ahead=-3600).silent()
+        next_leader = Leader(side.admin)
+        await heard_by(side, next_leader, int(RENEW_SECONDS))
+        await renewed(side, "2026-01-01T00:00:05.000000Z")
+        await heard_by(side, next_leader, int(PATIENCE))
 
 
 class Recorded:

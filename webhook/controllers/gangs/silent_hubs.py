@@ -1,9 +1,9 @@
 """The dead-man switch of a member of a fleet: what a hub has permitted is stopped when the hub is silent for too long.
 
 A hub renews a Lease in each of its members. The leader here reads these Leases, and says on each which renewal it has
-seen last, when by its own clock, and how long a silence it allows. So the silence goes on counting when another process
-leads. A hub without a Lease is not judged. What is stopped never starts again (``tutti.dev/given-up``), because its hub
-may have started it elsewhere by then.
+seen last, when by its own clock, how long a silence it allows, and how long that has lasted. So it goes on counting
+when another process leads, also one whose clock differs. A hub without a Lease is not judged. What is stopped never
+starts again (``tutti.dev/given-up``), because its hub may have started it elsewhere by then.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,6 +31,11 @@ from webhook.untyped.values import text
 log = structlog.get_logger(__name__)
 
 LOOK_SECONDS: Final = 3.0
+COUNTED_SECONDS: Final = 10
+"""The silence that is said on a Lease is a multiple of this: two renewals are missed by then."""
+OWN_SECONDS: Final = 6.0
+"""A leader waits so long itself, more than from one renewal to the next, before it goes by what an earlier one's clock
+said: that may have been behind."""
 VOID: Final = "give up"
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 
@@ -47,6 +52,8 @@ class Hubs:
     def __post_init__(self) -> None:
         self._heard: dict[str, Heard] = {}
         """By the uid of the hub's kube-system."""
+        self._waited_since: dict[str, float] = {}
+        """Since when this leader has known the last renewal."""
         self.silent: frozenset[str] = frozenset()
         """Hubs from which nothing was heard for too long, as of the last look."""
         self._next_look = 0.0
@@ -69,7 +76,7 @@ class Hubs:
         except ApiError as error:
             log.warning("hubs.not_read", error=str(error))
             return
-        silent = {hub for hub, heard in self._heard.items() if now - heard.at_seconds >= self.patience_seconds}
+        silent = {hub for hub in self._heard if self._silent_seconds(hub, now) >= self.patience_seconds}
         for hub in silent - self.silent:
             log.error("hub.silent", hub=hub, seconds=round(now - self._heard[hub].at_seconds))
         self.silent = frozenset(silent)
@@ -80,17 +87,28 @@ class Hubs:
         if hub == name or not renewal or self.patience_seconds is None:
             return
         noted = Heard.read(paths.find_mapping(lease, ("metadata", "annotations")).get(names.HEARD))
-        known = self._heard.get(hub) or noted
+        known, patience = self._heard.get(hub), int(self.patience_seconds)
+        if known is None and noted is not None:
+            # A clock of another leader that was ahead must not make a silence shorter than it was counted.
+            known = noted._replace(at_seconds=min(now - noted.silent_seconds, noted.at_seconds))
         if known is None or known.renewal != renewal:
-            known = Heard(renewal, now, int(self.patience_seconds))
-        # A clock that another leader set ahead must not make a silence shorter.
-        self._heard[hub] = heard = Heard(renewal, min(now, known.at_seconds), int(self.patience_seconds))
+            known = Heard(renewal, now, patience)
+        if hub not in self._heard or self._heard[hub].renewal != renewal:
+            self._waited_since[hub] = now
+        self._heard[hub] = known
+        counted = int(min(self._silent_seconds(hub, now), patience)) // COUNTED_SECONDS * COUNTED_SECONDS
+        heard = known._replace(stops_after_seconds=patience, silent_seconds=counted)
         if heard != noted:
             patch = [
                 {"op": "replace", "path": "/metadata/resourceVersion", "value": lease["metadata"]["resourceVersion"]},  # type: ignore[index]
                 {"op": "add", "path": "/metadata/annotations", "value": {names.HEARD: str(heard)}},
             ]
             await self.api.request("PATCH", f"{LEASES}/{name}", body=orjson.dumps(patch), content_type=JSON_PATCH)
+
+    def _silent_seconds(self, hub: str, now: float) -> float:
+        """Return how long a hub is silent; by the clock of an earlier leader only after a wait for a renewal."""
+        heard, own = self._heard[hub], now - self._waited_since[hub]
+        return now - heard.at_seconds if own >= OWN_SECONDS else heard.silent_seconds + own
 
     def stop(self, stops: Stops, effects: Effects, kinds: Mapping[str, JobKind], batch: Batch, now: float) -> None:
         """Stop what silent hubs have permitted: what runs, and what only may."""

@@ -25,17 +25,22 @@ class Heard(NamedTuple):
     """Unix time at which the member saw it, by its own clock."""
     stops_after_seconds: int
     """Of silence."""
+    silent_seconds: int = 0
+    """Of silence that was counted since, whatever the clocks of those say who counted; 0 while there is hardly any."""
 
     def __str__(self) -> str:
-        return f"{self.renewal} {self.at_seconds:.3f} {self.stops_after_seconds}"
+        # Hubs of earlier releases know three words: only of a hub that is silent there are four.
+        counted = f" {self.silent_seconds}" if self.silent_seconds else ""
+        return f"{self.renewal} {self.at_seconds:.3f} {self.stops_after_seconds}{counted}"
 
     @classmethod
     def read(cls, written: object) -> "Heard | None":
         """Return what was written; None for anything else."""
-        parts = written.split(" ") if isinstance(written, str) and len(written) < 3 * DIGITS_MAX else []
+        parts = written.split(" ") if isinstance(written, str) and len(written) < 4 * DIGITS_MAX else []
         try:
-            renewal, at, stops = parts
-            return cls(renewal, float(at), int(stops))
+            renewal, at, stops, *counted = parts
+            (silent,) = counted or ["0"]
+            return cls(renewal, float(at), int(stops), max(0, int(silent)))
         except ValueError:
             return None
 

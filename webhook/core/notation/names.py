@@ -56,8 +56,8 @@ GIVEN_UP: Final = "tutti.dev/given-up"
 HUB_LEASE: Final = "tutti-hub-"
 """Beginning of the name of the Lease by which a hub shows a member that it is there; its kube-system's uid follows."""
 HEARD: Final = "tutti.dev/heard"
-"""Annotation on such a Lease: the renewal that the member has seen last, when, and after how many seconds of silence it
-stops what the hub has permitted."""
+"""Annotation on such a Lease: the renewal that the member has seen last, when, after how many seconds of silence it
+stops what the hub has permitted, and how long a silence it has counted."""
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 """On what the API server shows of a static pod, which runs already."""
 

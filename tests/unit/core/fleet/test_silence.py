@@ -18,12 +18,16 @@ GRANTED = OFFERED.granted("copy", "17", 300)
 GIVEN_UP = Copy("copy", "19", "hub", "job", OFFERED.offer, permitted=False, given_up=True)
 
 
-@pytest.mark.parametrize("heard", [Heard("2026-01-01T00:00:00.000000Z", 12.5, 300), Heard("x", 0.0, 15)])
+@pytest.mark.parametrize(
+    "heard", [Heard("2026-01-01T00:00:00.000000Z", 12.5, 300), Heard("x", 0.0, 15), Heard("x", 0.0, 15, 10)]
+)
 def test_what_a_member_has_heard_is_read_as_it_was_written(heard: Heard) -> None:
     assert Heard.read(str(heard)) == heard
 
 
-@pytest.mark.parametrize("written", [None, 7, "", "a", "a 1", "a 1 b", "a b 1", "a 1 2 3", "a " + "1" * 200 + " 1"])
+@pytest.mark.parametrize(
+    "written", [None, 7, "", "a", "a 1", "a 1 b", "a b 1", "a 1 2 b", "a 1 2 3 4", "a " + "1" * 200 + " 1"]
+)
 def test_whatever_else_stands_there_is_no_promise(written: object) -> None:
     assert Heard.read(written) is None
 
