@@ -22,7 +22,7 @@ from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import Hub
 from webhook.fleet.lost import SILENT, noted
 from webhook.fleet.members.copies import dispatch_of
-from webhook.fleet.members.member import ANSWER_SECONDS
+from webhook.fleet.members.member import ANSWER_SECONDS, Member
 from webhook.fleet.policies.propagation import VERSIONS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import MERGE_PATCH
@@ -147,6 +147,24 @@ async def test_one_hub_process_that_is_cut_off_silences_no_member_that_another_h
             assert await world.members["a"].running() == 3
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_promise_counts_for_two_processes_of_a_hub_whose_clocks_are_minutes_apart() -> None:
+    """Each hears what the member says of the other's renewals too, and grants gangs that it could else not give up."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system",)) as cluster:
+        side, leader = await leased(cluster), Leader(cluster.api())
+        processes = {0.0: Member("a", side.admin), 120.0: Member("a", cluster.api())}
+        for renewal in range(8):
+            for ahead, member in processes.items():
+                await member.renew("hub", LoopClock().now() + ahead)
+                promised = member.stops_after_seconds
+                assert renewal < 2 or promised == PATIENCE, "it is heard all the time"
+                await asyncio.sleep(LOOK_SECONDS)
+                assert not await leader.silent()
+        for _ in range(14):
+            await processes[0.0].renew("hub", LoopClock().now())
+            await asyncio.sleep(RENEW_SECONDS)
+        assert processes[0.0].stops_after_seconds == 0, "its Tutti has said nothing for a minute"
 
 
 @pytest.mark.parametrize("promises", [True, False])

@@ -13,7 +13,7 @@ from webhook.controllers.gangs.silent_hubs import LEASES
 from webhook.core.notation import names
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.members.copies import dispatch_of
-from webhook.fleet.members.member import PROMISED_SECONDS
+from webhook.fleet.members.promise import PROMISED_SECONDS
 from webhook.wire.times import unix_seconds
 
 pytestmark = pytest.mark.virtual_time

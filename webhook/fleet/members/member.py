@@ -38,6 +38,7 @@ from webhook.fleet.members.copies import (
 )
 from webhook.fleet.members.health import Health
 from webhook.fleet.members.ledger import NO_LEDGER, LedgerReader, MemberLedger
+from webhook.fleet.members.promise import Promise
 from webhook.fleet.members.shared_read import SharedRead
 from webhook.fleet.members.told import REASON_CHARACTERS, Told
 from webhook.jobs.kinds.kind import JobKind
@@ -55,8 +56,6 @@ COPIES_MAX: Final = 50_000
 """Of all kinds in one member, that one sweep looks at; each takes about a kilobyte of memory."""
 SOONER: Final[Mapping[str, str]] = {"timeout": f"{ANSWER_SECONDS - 0.5:g}s"}
 """Has an API server give up a write before the hub does, and so say that something behind it hangs."""
-PROMISED_SECONDS: Final = 60.0
-"""A promise counts when it was given for a renewal no older than this, nor later by a clock that was set back since."""
 _JSON: Final = "application/json"
 _LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases"
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
@@ -100,6 +99,7 @@ class Member:
         """Of the kube-system to which its name led when it answered last; empty before it did."""
         self.stops_after_seconds = 0
         """Of silence: the promise of that cluster by its last word; 0 where it gives none."""
+        self._promise = Promise()
         self.knows_permits: bool | None = None
         """What its ledger said of that last; None before it was read."""
         self.cluster = SharedRead(self._cluster)
@@ -160,7 +160,7 @@ class Member:
         if not isinstance(uid, str) or not uid:
             raise NoAnswer(f"{self.name}: it has no namespace kube-system")
         if uid != self.uid:
-            self.uid, self.stops_after_seconds = uid, 0
+            self.uid, self.stops_after_seconds, self._promise = uid, 0, Promise()
         return uid
 
     async def check(self) -> None:
@@ -297,8 +297,7 @@ class Member:
         if lease is None:
             return
         heard = Heard.read(paths.find_mapping(orjson.loads(lease), ("metadata", "annotations")).get(names.HEARD))
-        fresh = heard is not None and abs(now - seconds(heard.renewal)) < PROMISED_SECONDS
-        self.stops_after_seconds = heard.stops_after_seconds if heard is not None and fresh else 0
+        self.stops_after_seconds = self._promise.seconds(heard, now, asyncio.get_running_loop().time())
 
     async def _lease(self, hub: str, renewed: Mapping[str, Any]) -> bytes | None:
         """Return the Lease of a hub as it was renewed; None where it was made. Raises NoAnswer, Refused."""
