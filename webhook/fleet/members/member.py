@@ -46,7 +46,7 @@ from webhook.jobs.kinds.rest_paths import collection_path, object_path
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH, METADATA, Api
 from webhook.kube.list_watch import PAGE_SIZE
 from webhook.untyped import paths
-from webhook.untyped.values import seconds, text
+from webhook.untyped.values import text
 from webhook.wire.times import micro_time_text
 
 log = structlog.get_logger(__name__)
