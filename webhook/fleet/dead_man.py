@@ -109,6 +109,7 @@ class DeadMan:
         if not self._fleet.members_known:
             return
         held = {job.own.record.member for job in self._jobs.values() if job.own.record.holds}
+        await self._forget(self._known.keys() - self._fleet.members.keys() - held)
         for name in sorted(held - self._fleet.members.keys()):
             known, now = self._known.setdefault(name, _Silence()), asyncio.get_running_loop().time
             silent = await lost.noted(self._fleet.api, lost.SILENT)
@@ -121,6 +122,14 @@ class DeadMan:
                 known.note, known.since = note, now()
             else:
                 await self._give_up_all(name, note[0], now() - known.since)
+
+    async def _forget(self, names: set[str]) -> None:
+        """End the notes of former members whose gangs left by other ways than being given up: nothing else would."""
+        for name in sorted(names):
+            when = self._known[name].note[0]
+            if when and name not in await lost.noted(self._fleet.api):
+                await lost.came_back(self._fleet.api, name, when, lost.SILENT)
+            self._known.pop(name, None)
 
     async def _note(self, name: str, known: _Silence, error: str) -> None:
         """Write down that nobody renews the Lease in a member any more, and count from then."""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from tests.unit.fleet.clusters import Fleet, fleet, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, pytorch_job
 from tests.unit.fleet.test_dead_man import (
     LATE_SECONDS,
     PATIENCE,
@@ -18,6 +18,7 @@ from tests.unit.fleet.test_dead_man import (
 from webhook.clock import LoopClock
 from webhook.fleet import lost
 from webhook.fleet.dead_man import RENEW_SECONDS
+from webhook.fleet.jobs.job import REST_SECONDS
 from webhook.fleet.lost import SILENT, noted
 from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
@@ -88,6 +89,21 @@ async def test_a_gang_of_a_member_that_was_taken_away_runs_elsewhere_when_it_has
         await world.hub.cluster.create(pytorch_job("next", runtime="6000s"))
         await runs_in(world, 3, 3)
         assert await promise_of(world, "next") == PATIENCE
+
+
+async def test_the_note_of_a_name_that_was_taken_away_ends_when_its_gangs_are_followed_by_another() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        leaves(world, "a")
+
+        async def is_noted() -> bool:
+            return "a" in await noted(world.hub.admin, SILENT)
+
+        await world.until(is_noted, 2 * RENEW_SECONDS)
+        world.running_hub.join("c", world.members["a"].cluster.api(HUB_ACCOUNT))
+        await asyncio.sleep(REST_SECONDS + 3 * RENEW_SECONDS)
+        assert await noted(world.hub.admin) == await noted(world.hub.admin, SILENT) == {}
+        assert await world.members["a"].running() == 3
 
 
 async def test_a_member_that_was_taken_away_without_gangs_is_not_noted() -> None:
