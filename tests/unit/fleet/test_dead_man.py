@@ -96,6 +96,16 @@ async def test_a_gang_that_cannot_be_given_up_because_its_record_is_refused_is_t
         await runs_in(world, 0, 3, seconds=LATE_SECONDS)
 
 
+async def test_the_event_of_a_silent_member_says_that_it_stops_its_gang_by_itself() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        world.links["a"].freeze()
+        await asyncio.sleep(SURELY_SECONDS)
+        listed = orjson.loads(await world.hub.admin.request("GET", f"/api/v1/namespaces/{NAMESPACE}/events"))["items"]
+        (said,) = {each["message"] for each in listed if each["reason"] == "MemberSilent"}
+        assert f"promised to stop the job after {PATIENCE:.0f} s" in said
+
+
 async def test_a_member_that_is_back_in_time_keeps_its_gang() -> None:
     async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
         await starts_in_a(world)

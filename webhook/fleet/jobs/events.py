@@ -79,9 +79,16 @@ def changed(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: floa
 
 def silent(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, now: float) -> dict[str, Any]:
     """Return the event that a gang's member does not answer, so that the gang stays as it is; one an hour."""
+    if promised := dispatch.stops_after_seconds:
+        stays = (
+            f"It has promised to stop the job after {promised} s of this; while fleet_dead_man is on, the job is then "
+        )
+        stays += "offered to others once its pods are surely gone. Without that it stays there until it answers"
+    else:
+        stays = "The job stays there until it answers"
     message = (
-        f"{dispatch.member} {why}. The job stays there until it answers; if it will not come back, shut it down for "
-        f"good, then: tutti fleet lost {dispatch.member}"
+        f"{dispatch.member} {why}. {stays}; if it will not come back, shut it down for good, then: "
+        f"tutti fleet lost {dispatch.member}"
     )
     told = {"reason": SILENT, "message": message, "type": "Warning"}
     return _while_so(kind, job, f"silent.{int(now // 3600)}", now) | told
