@@ -126,10 +126,13 @@ class DeadMan:
     async def _forget(self, names: set[str]) -> None:
         """End the notes of former members whose gangs left by other ways than being given up: nothing else would."""
         for name in sorted(names):
-            when = self._known[name].note[0]
+            known = self._known[name]
+            when = known.note[0]
             if when and name not in await lost.noted(self._fleet.api):
                 await lost.came_back(self._fleet.api, name, when, lost.SILENT)
-            self._known.pop(name, None)
+            if self._known[name] is known:
+                # It may have joined again meanwhile.
+                del self._known[name]
 
     async def _note(self, name: str, known: _Silence, error: str) -> None:
         """Write down that nobody renews the Lease in a member any more, and count from then."""

@@ -1,6 +1,7 @@
 """Members that come and go while their hub runs with its dead-man switch on."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -104,6 +105,28 @@ async def test_the_note_of_a_name_that_was_taken_away_ends_when_its_gangs_are_fo
         await asyncio.sleep(REST_SECONDS + 3 * RENEW_SECONDS)
         assert await noted(world.hub.admin) == await noted(world.hub.admin, SILENT) == {}
         assert await world.members["a"].running() == 3
+
+
+async def test_a_name_that_is_back_while_its_note_is_ended_hears_the_hub() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        request, back = world.own.request, asyncio.Event()
+
+        async def joins_meanwhile(method: str, path: str, **how: Any) -> bytes:
+            if method == "PATCH" and path.endswith(SILENT) and b"remove" in how["body"] and not back.is_set():
+                back.set()
+                joins(world, "a")
+            return await request(method, path, **how)
+
+        world.own.request = joins_meanwhile  # type: ignore[method-assign]
+        leaves(world, "a")
+        await asyncio.sleep(2 * RENEW_SECONDS)
+        world.running_hub.join("c", world.members["a"].cluster.api(HUB_ACCOUNT))
+        await asyncio.wait_for(back.wait(), REST_SECONDS + 3 * RENEW_SECONDS)
+        with capture_logs() as logs:
+            await asyncio.sleep(3 * RENEW_SECONDS)
+        assert "fleet.broken" not in {each["event"] for each in logs}
+        assert not world.running_hub.fleet.silent
 
 
 async def test_a_member_that_was_taken_away_without_gangs_is_not_noted() -> None:
