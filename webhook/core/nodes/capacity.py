@@ -3,7 +3,7 @@
     free(node) = allocatable - bound pods (foreign ones, and terminating ones until they are gone) - allotted
                  - what is kept for claims (``claimed``)
 
-Each shape that was asked about keeps a ranking of the nodes (``ranking``); a change of a node is noted in a log, and an
+Each shape that was asked about keeps a ranking of the nodes (``ranking``); a change of a node is noted in a log, and a
 ranking catches up when it is asked. So a change costs nothing by itself, and a question what changed since the last.
 """
 
