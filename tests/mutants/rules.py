@@ -181,7 +181,7 @@ MUTANTS: Final = (
     Mutant(
         "2",
         "what is given is spent once that is stored",
-        "webhook/controllers/loop/next_steps.py",
+        "webhook/controllers/loop/step_actions.py",
         "        if self.keeper.paged:\n",
         "        if False:\n",
         f"{UNIT}/controllers/ledger/test_paged_cycles.py",

@@ -34,7 +34,7 @@ from webhook.controllers.loop.engine_feed import EngineFeed
 from webhook.controllers.loop.failed_gangs import FAILED, FailedGangs
 from webhook.controllers.loop.leadership import Leadership
 from webhook.controllers.loop.namespaces import NamespaceLabels
-from webhook.controllers.loop.next_steps import Steps
+from webhook.controllers.loop.step_actions import StepActions
 from webhook.controllers.reporting import queue_metrics
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
@@ -104,7 +104,7 @@ class Reconciler:
         self._gangs = EngineFeed(
             view, self.engine, self.records, self.dirty, self._announcer, now=clock.now, failed=self._failed
         )
-        self._steps = Steps(
+        self._actions = StepActions(
             feeds=feeds,
             keeper=keeper,
             settings=self._settings,
@@ -257,7 +257,7 @@ class Reconciler:
             ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
             self._view.set_ledger(ledger, Changes(before, tuple(sorted(changed))))
         for released in batch.released:
-            self._steps.is_released(released)
+            self._actions.is_released(released)
         for job in batch.starts.values():
             try:
                 self._add_start(job, batch)
@@ -364,7 +364,7 @@ class Reconciler:
             step = Step.VOID
         self._gangs.queue(step, uid, job, self._room.holds_back(uid, None if job is None else job.gang))
         if act:
-            self._steps.act(step, job, reservation, batch)
+            self._actions.act(step, job, reservation, batch)
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
             self._gangs.reclaim(job, reservation)
             if step is Step.NOTHING and not act:
@@ -430,7 +430,7 @@ class Reconciler:
             batch.put[reservation.uid] = reservation
             record.on(Event.ADMITTED)
             if gated_pods.is_pod_group(job):
-                self._steps.lift(job, reservation, batch)
+                self._actions.lift(job, reservation, batch)
             else:
                 batch.starts[job.uid] = job
             self._stops.started(reservation)

@@ -28,8 +28,8 @@ from webhook.untyped.editing import Patch
 
 
 @dataclass(slots=True, kw_only=True)
-class Steps:
-    """The steps of one term."""
+class StepActions:
+    """What the steps of one term ask for."""
 
     feeds: Feeds
     keeper: LedgerKeeper
