@@ -9,16 +9,15 @@ write that authorised them, and before a reservation ends every pod that still w
 What waits longest goes first: a lift whose outcome nobody knows is then repeated before another pod takes its place.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from webhook.cluster.view import View
-from webhook.controllers.gangs.assess import Step, assess
+from webhook.controllers.gangs.assess import Step
 from webhook.controllers.writes.effects import Effect, PodWrite
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.nodes.tiers import is_tier
 from webhook.core.reasons.eviction import ENDED
-from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches import pod as pod_patches
 from webhook.jobs.plain_pods.groups import POD_GROUP, seated
 from webhook.jobs.reading import annotations
@@ -28,37 +27,6 @@ from webhook.jobs.reading.record import JobRecord, Requeue
 def is_pod_group(gang: JobRecord | Reservation | None) -> bool:
     """Return whether a gang is made of plain pods, so that no job object stands for it."""
     return gang is not None and gang.kind == POD_GROUP.key
-
-
-def next_step(
-    view: View,
-    kinds: Mapping[str, JobKind],
-    job: JobRecord | None,
-    reservation: Reservation | None,
-    voided: bool,
-    *,
-    refused: bool = False,
-    overdue: bool = False,
-) -> Step:
-    """Return the next step for a gang of any kind, its pods behind our gates considered.
-
-    ``refused``: every write of it is refused for good; ``overdue`` as in ``assess``.
-    """
-    gang = job or reservation
-    if gang is None:
-        return Step.WITHDRAW
-    if is_pod_group(gang):
-        quorum = None if job is None or job.gang is None else view.quorum_of(job.gang)
-        pods = tuple(view.fences.pods_of(gang.namespace, gang.uid))
-        return assess_pod_group(reservation, pods, voided, quorum, refused=refused)
-    if job is not None and reservation is None and job.running and view.left_by(job):
-        # Its owner was deleted from above it: it runs on, and is charged to that one until nothing of it runs.
-        return Step.WITHDRAW
-    step = assess(job, reservation, view.present(gang.namespace, gang.uid), voided, overdue=overdue)
-    kind = kinds.get(gang.kind)
-    if step is not Step.NOTHING or job is None or job.suspended or kind is None or not kind.scheduling_gated:
-        return step
-    return Step.LIFT if liftable(view.fences.pods_of(gang.namespace, gang.uid), reservation) else step
 
 
 def liftable(pods: Iterable[PodRecord], reservation: Reservation | None) -> tuple[PodRecord, ...]:

@@ -22,6 +22,7 @@ from webhook.config import Config, engine_settings
 from webhook.controllers.gang_record import Event, GangRecords, Phase
 from webhook.controllers.gangs import gated_pods, siblings, silent_hubs
 from webhook.controllers.gangs.assess import Step
+from webhook.controllers.gangs.next_step import next_step
 from webhook.controllers.gangs.pod_proof import PodProof
 from webhook.controllers.gangs.stops import Stops
 from webhook.controllers.ledger.errors import GangFailed, LedgerBroken
@@ -356,9 +357,7 @@ class Reconciler:
         record, now = self.records.of(uid), asyncio.get_running_loop().time()
         voided, refused = record.phase is Phase.VOIDED, self._effects.refused(uid) is not None
         overdue = voided and now - record.written_at >= OVERDUE_SECONDS
-        step = gated_pods.next_step(
-            self._view, self._feeds.kinds, job, reservation, voided, refused=refused, overdue=overdue
-        )
+        step = next_step(self._view, self._feeds.kinds, job, reservation, voided, refused=refused, overdue=overdue)
         if act and step is Step.WAIT and job is not None and (self._stops.owes(job) or refused):
             # Of one that cannot be written at all nothing could be started.
             step = Step.VOID

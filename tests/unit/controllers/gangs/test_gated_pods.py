@@ -10,7 +10,8 @@ from webhook.cluster.rebuild import must_be_voided
 from webhook.cluster.view import View
 from webhook.cluster.waiting import waiting_gang
 from webhook.controllers.gangs.assess import Step
-from webhook.controllers.gangs.gated_pods import assess_pod_group, liftable, lifting, next_step, stopping, voiding
+from webhook.controllers.gangs.gated_pods import assess_pod_group, liftable, lifting, stopping, voiding
+from webhook.controllers.gangs.next_step import next_step
 from webhook.core.ledger.record import Ledger, Reservation, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord, WaitingPod
