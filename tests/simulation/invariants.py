@@ -11,6 +11,7 @@ import orjson
 
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import USUAL
+from tests.simulation.claims import Claims
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.gpu_pods import GPU, GpuPods
 from tests.simulation.hostile import PREFIX
@@ -26,7 +27,6 @@ from webhook.clock import LoopClock
 from webhook.controllers.gang_record import GangRecords, Phase
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.notation import names
-from webhook.core.pod_group.ensemble import uid_of
 from webhook.jobs.reading.annotations import decode_admission
 from webhook.jobs.reading.made_for import made_for
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -65,7 +65,7 @@ class Invariants:
         self._stored_ledger = StoredLedger()
         self.rebuilt: list[Reservation] = []
         """Entries that a rebuild had to find again, as they were before."""
-        self._mixed = False
+        self._mixed, self._claims = False, Claims()
         """What is stored of the ledger is of two times: what is held is all that either says."""
         self._put_back: PutBack | None = None
         """Somebody put an old copy into the ledger, of which no leader has judged yet."""
@@ -184,7 +184,8 @@ class Invariants:
                 return
             self._put_back = None
             self._no_ensemble_in_part(before)
-            self._claims_have_ground()
+            if wrong := self._claims.wrong_in(self._ledger):
+                self._fail(wrong)
             self._no_queue_oversubscribed(before)
             self._rebuilt_is_as_it_was()
         elif event.storage == self._pods:
@@ -337,18 +338,6 @@ class Invariants:
                 pods += sum(pods_of for name, (kind, pods_of) in each.jobs.items() if self._succeeded(each, kind, name))
                 if pods < each.least:
                     self._fail(f"{each.name} starts with {pods} of {each.least} pods: {list(map(str, held))}")
-
-    def _claims_have_ground(self) -> None:
-        """Check that who claims room holds none, and that some of those it counts on are still being stopped."""
-        stopping = {
-            entry.uid if entry.membership is None else uid_of((entry.namespace, entry.membership.ensemble))
-            for entry in self._ledger.entries.values()
-            if entry.stopping is not None
-        }
-        # On several pages, the last of them goes one write before what was claimed for that is taken.
-        for uid, claim in () if self._ledger.pages else self._ledger.claims.items():
-            if uid in self._ledger.entries or stopping.isdisjoint(claim.awaits):
-                self._fail(f"{claim.planned} claims room that nobody makes: it awaits {claim.awaits} of {stopping}")
 
     def _succeeded(self, each: Ensemble, kind: str, name: str) -> bool:
         stored = stored_job(self._cluster, kind, each.namespace, name)

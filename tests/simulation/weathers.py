@@ -51,6 +51,11 @@ PAST_FAILURES = (
     ("rough with adopted jobs", 1754824583),
     ("rough with a backup restored", 1754824602),
     ("rough with adopted jobs", 1754824607),
+    ("rough with orphans of adopted jobs", 812831806),
+    ("calm with names hidden", 812831778),
+    ("rough with pages put back", 812831796),
+    ("calm with hostile tenants of all kinds", 2129626864),
+    ("crashing and a few at a time", 2129626865),
     ("calm with hostile tenants of all kinds", 1754824597),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
