@@ -273,7 +273,7 @@ class Load:
                 await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=options)
                 self.jobs.pop((namespace, name), None)
                 self._held.discard((namespace, name))
-            case 1:
+            case 1 if self._is_charged(kind, namespace, name):
                 await self.suspend(namespace, name, True)
                 self._held.add((namespace, name))
             case 2:
@@ -283,6 +283,13 @@ class Load:
                 await self._loose_pod(namespace)
             case 4:
                 await self._cluster.create(_loose(namespace, f"loose-{self._number}"), USER)
+
+    def _is_charged(self, kind: str, namespace: str, name: str) -> bool:
+        """Return whether what runs of a job is charged: of one that ran before Tutti, which is not adopted when it is
+        suspended, nothing is.
+        """
+        notes = ((stored_job(self._cluster, kind, namespace, name) or {}).get("metadata") or {}).get("annotations")
+        return not name.startswith("old-") or names.ADMISSION in (notes or {})
 
     async def _interrupt(self) -> None:
         """Stop a Job in its last round, with less left than it does at a time, and soon let it go on."""

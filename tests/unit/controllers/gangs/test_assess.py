@@ -123,6 +123,13 @@ CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] =
         Step.NOTHING,
     ),
     "one that ran before us is adopted": (job(suspended=False, marked=False), None, 0, False, Step.ADOPT),
+    "but no suspended one, of whose pods a tenant may say anything": (
+        job(marked=False),
+        None,
+        1,
+        False,
+        Step.WITHDRAW,
+    ),
     "one that slipped past is suspended": (job(suspended=False), None, 0, False, Step.SUSPEND),
     "a held one does not wait": (job(held=True), None, 0, False, Step.WITHDRAW),
     "a child is its owner's": (job(owner=Owner("JobSet.jobset.x-k8s.io", "o", "u")), None, 0, False, Step.WITHDRAW),
