@@ -86,9 +86,9 @@ def unfollowed(pod: PodFacts, namespace: str, rules: PodRules) -> tuple[str, ...
     )
 
 
-def unplaced(pod: PodFacts, rules: PodRules) -> tuple[str, ...]:
+def unplaced(pod: PodFacts) -> tuple[str, ...]:
     """Return what is to be said of a plain pod of a group in a hub."""
-    if not (rules.in_hub and pod.gated):
+    if not pod.gated:
         return ()
     return (f"a hub places no plain pods in a member: PodGroup {pod.group} would start in this cluster; create a Job",)
 

@@ -86,7 +86,8 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
     answer = (judge_waiting if pod.gated else judge_gang_pod)(review, rules, cost, now)
     if answer is not ALLOW:
         return answer
-    return allow((*warnings, *unfollowed(pod, request.namespace, rules), *unplaced(pod, rules)))
+    in_hub = unplaced(pod) if rules.in_hub else ()
+    return allow((*warnings, *unfollowed(pod, request.namespace, rules), *in_hub))
 
 
 def _too_many_names(cost: PodPrice) -> str | None:
