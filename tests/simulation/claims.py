@@ -26,11 +26,13 @@ class Claims:
             if entry.stopping is not None
         }
         idle = [uid for uid, claim in ledger.claims.items() if stopping.isdisjoint(claim.awaits)]
-        self._idle = {uid: self._idle.get(uid, ledger.version) for uid in idle}
+        # A new leader begins to decide, and its turns are counted from then.
+        known = {uid: since for uid, since in self._idle.items() if since[0] == ledger.epoch}
+        self._idle = {uid: known.get(uid, ledger.version) for uid in idle}
         for uid, claim in ledger.claims.items():
             if uid in ledger.entries:
                 return f"{claim.planned} claims room and holds some"
-            epoch, seq = self._idle.get(uid, ledger.version)
-            if epoch == ledger.epoch and ledger.seq - seq > LATE_WRITES:
+            _, since = self._idle.get(uid, ledger.version)
+            if ledger.seq - since > LATE_WRITES:
                 return f"{claim.planned} claims room that nobody makes: it awaits {claim.awaits} of {stopping}"
         return ""
