@@ -106,6 +106,14 @@ NODE_MUTANTS: Final = (
     ),
     Mutant(
         "N",
+        "who may go elsewhere makes way for those who may not",
+        OCCUPANCY,
+        "            if shape.fits(self.capacity.spare(node)):\n                places",
+        "            if False:\n                places",
+        OCCUPANCY_TESTS,
+    ),
+    Mutant(
+        "N",
         "what is placed again is written beside what is admitted",
         "webhook/controllers/loop/reconciler.py",
         "            self._gangs.write_moves(batch)\n",

@@ -35,6 +35,7 @@ PAST_FAILURES = (
     ("calm with nested cohorts", 3102873004),
     ("calm with nested cohorts", 3102873042),
     ("rough on few nodes in racks", 1716558228),
+    ("rough in racks and a ledger lost", 2732970012),
     ("crashing on few nodes", 726000007),
     ("crashing with plain pods", 726000006),
     ("rough with shared pod groups", 726000005),

@@ -4,10 +4,12 @@ A pod whose node was lost, or taken by others, is placed again. Until that is wr
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from webhook.core.ledger.record import PLACES_MAX, Reservation, ReservedPodSet
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.shape import Shape
 
 
 def on_nodes(bound: Mapping[tuple[str, str], int], pod_set: str) -> Counter[str]:
@@ -18,6 +20,21 @@ def on_nodes(bound: Mapping[tuple[str, str], int], pod_set: str) -> Counter[str]
 def strays(pod_set: ReservedPodSet, here: Counter[str], own: Mapping[str, int]) -> Counter[str]:
     """Return node to pods still to come there that its entry does not name; ``own`` are all that are to come."""
     return Counter(own) - (Counter(pod_set.places) - here)
+
+
+def others_to_come(
+    capacity: Capacity, entries: Mapping[str, Reservation], gang: str, shape: Shape
+) -> Iterator[tuple[str, str, str]]:
+    """Yield gang, pod set and node of each pod that is still to come, is another gang's, and has its place where pods
+    of ``shape`` may go. Those of one shape are left out: where one of them fits nowhere, none does.
+    """
+    for uid, allotment in sorted(capacity.allotments.items()):
+        if uid == gang or uid not in entries or entries[uid].stopping is not None:
+            continue
+        for name, on in allotment.places.items():
+            for node in on if allotment.shapes[name] != shape else ():
+                if node in capacity.nodes and shape.admits(capacity.nodes[node]):
+                    yield from [(uid, name, node)] * on[node]
 
 
 def with_moves(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from webhook.cluster.nodes.daemon_set import StoredDaemonSet
-from webhook.cluster.nodes.moves import on_nodes, strays, with_moves
+from webhook.cluster.nodes.moves import on_nodes, others_to_come, strays, with_moves
 from webhook.cluster.nodes.node import StoredNode
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import Gang, PodSet
@@ -86,6 +86,8 @@ class Occupancy:
         """Gangs that have room kept where their entries say nothing of: who was to go there goes first."""
         self._displaced: dict[str, None] = {}
         """Those of them that have just lost some of it."""
+        self._no_way: set[Shape] = set()
+        """Shapes that lack room, and nobody can make way for, since the last time that all were looked at."""
         self._freed = False
         self._prices: dict[tuple[tuple[str, int], ...], Amounts] = {}
         """Equal requests are one object: there are as many as pods, and few that differ."""
@@ -285,6 +287,7 @@ class Occupancy:
             uid, _ = self._displaced.popitem()
             if uid not in begun:
                 begun[uid] = self._begin(replace(self._elsewhere[uid], reservation=self._entries[uid]), flavors)
+        self._no_way.clear()
         for settling in begun.values():
             self._finish(settling)
         freed, self._freed = self._freed, False
@@ -334,6 +337,8 @@ class Occupancy:
                 own.update(place_most(self.capacity, Asked(name, shapes[name], missing - own.total())))
                 improvised = True
             lacks = missing - own.total()
+            if lacks and held.reservation.stopping is None and self._make_way(uid, name, shapes, places, lacks):
+                improvised, lacks = True, missing - own.total()
             if lacks and held.reservation.stopping is not None:
                 self._unkept.add(uid)
             elif lacks and (each.places or each.domain):
@@ -349,6 +354,39 @@ class Occupancy:
             for each in held.reservation.pod_sets
         ):
             self._elsewhere[uid] = held
+
+    def _make_way(
+        self, gang: str, pod_set: str, shapes: Mapping[str, Shape], places: Mapping[str, Counter[str]], lacks: int
+    ) -> bool:
+        """Give pods that fit no node the places of others' that are still to come and fit elsewhere; return whether
+        any was given. So a pod that landed in another rack than it should takes no room of those who need that one.
+        """
+        shape, given = shapes[pod_set], 0
+        if shape in self._no_way:
+            return False
+        stuck = {shape}
+        self._keep(gang, shapes, places)
+        for uid, name, node in list(others_to_come(self.capacity, self._entries, gang, shape)):
+            if given == lacks:
+                return True
+            other = self.capacity.allotments[uid]
+            to = {} if other.shapes[name] in stuck else place_most(self.capacity, Asked(name, other.shapes[name], 1))
+            if not to:
+                stuck.add(other.shapes[name])
+                continue
+            theirs = {each: Counter(on) for each, on in other.places.items()}
+            theirs[name] = theirs[name] - Counter([node]) + Counter(to)
+            self._keep(uid, other.shapes, theirs)
+            if shape.fits(self.capacity.spare(node)):
+                places[pod_set][node] += 1
+                given += 1
+                self._keep(gang, shapes, places)
+                self._unsettled.add(uid)
+            else:
+                self._keep(uid, other.shapes, {each: Counter(on) for each, on in other.places.items()})
+        if given < lacks:
+            self._no_way.add(shape)
+        return given > 0
 
     def _displace(self, gang: str, node: str, shape: Shape, pods: int) -> None:
         """Take room on a node from those whose entries say nothing of it, until so many pods of a gang fit there."""

@@ -127,6 +127,38 @@ def test_the_room_of_a_pod_that_has_gone_is_kept_for_its_replacement() -> None:
     assert (cluster.places("g"), cluster.cpus()) == ({"b": 1}, {"a": 2, "b": 2})
 
 
+def test_who_may_go_anywhere_makes_way_for_who_may_not() -> None:
+    """A pod that was to go to b landed on a; what was kept on b was given to the next gang, and one of the rack's ran
+    in part.
+    """
+    cluster = Cluster()
+    pinned = with_places(entry("1", pods=1), {"main": {"a": 1}}, {"main": {"kubernetes.io/hostname": "a"}})
+    free = with_places(entry("2", pods=1), {"main": {"a": 1}})
+    astray = with_places(entry("3", pods=1), {"main": {"b": 1}})
+    cluster.set_reservations({each.uid: each for each in (pinned, free, astray)})
+    cluster.settled()
+    assert (cluster.places("1"), cluster.places("2"), cluster.places("3")) == ({"a": 1}, {"a": 1}, {"b": 1})
+    cluster.put_pod(pod("3-0", "a", 2, gang="3", pod_set="main"))
+    cluster.settled()
+    assert (cluster.places("1"), cluster.places("2"), cluster.short) == ({"a": 1}, {"b": 1}, {})
+    cluster.settled()
+    assert cluster.moved() == ["2"], "a new leader has to know"
+
+
+def test_nobody_makes_way_who_fits_nowhere_else_or_is_being_stopped() -> None:
+    for stopping, b_is_full in ((None, True), ("Preempted", False)):
+        cluster = Cluster()
+        if b_is_full:
+            cluster.put_pod(pod("foreign", "b", 3))
+        pinned = with_places(entry("1", pods=1), {"main": {"a": 1}}, {"main": {"kubernetes.io/hostname": "a"}})
+        other = with_places(entry("2", pods=1, stopping=stopping), {"main": {"a": 1}})
+        cluster.set_reservations({each.uid: each for each in (pinned, other)})
+        cluster.settled()
+        cluster.put_pod(pod("astray", "a", 2))
+        cluster.settled()
+        assert (cluster.places("2"), cluster.short) == ({"a": 1}, {"1": 1})
+
+
 def test_a_gang_that_is_being_stopped_keeps_all_that_it_had_until_its_entry_is_dropped() -> None:
     cluster = Cluster()
     cluster.set_reservations({"g": entry("g")})
