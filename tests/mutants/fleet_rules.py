@@ -293,6 +293,14 @@ FLEET_MUTANTS: Final = (
     ),
     Mutant(
         "P3",
+        "what a hub permits when it is back is not stopped for its silence before",
+        "webhook/controllers/gangs/silent_hubs.py",
+        "            if job.uid not in self._due:\n",
+        "            if False:\n",
+        f"{UNIT}/fleet/test_dead_man.py",
+    ),
+    Mutant(
+        "P3",
         "what was stopped for a silent hub never starts again",
         "webhook/jobs/patches/job.py",
         "    if requeue.reason == HUB_SILENT:\n",

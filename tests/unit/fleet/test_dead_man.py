@@ -17,6 +17,7 @@ from webhook.config import Config
 from webhook.controllers.gangs.silent_hubs import COUNTED_SECONDS, LEASES, LOOK_SECONDS, Hubs
 from webhook.core.fleet.silence import SLACK_SECONDS
 from webhook.core.notation import names
+from webhook.core.reasons.eviction import HUB_SILENT
 from webhook.errors import Conflict
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import Hub
@@ -129,6 +130,22 @@ async def test_a_gang_that_its_member_stopped_is_offered_again_when_the_member_i
             return sorted([await side.running() for side in world.members.values()]) == [0, 3]
 
         await world.until(whole_again, 60)
+
+
+@pytest.mark.parametrize("later_seconds", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
+async def test_what_a_hub_permits_when_it_is_back_is_not_stopped_for_its_silence(later_seconds: float) -> None:
+    """The member looks at the hub's Lease every few seconds only, and starts at once what is permitted."""
+    async with fleet("a", silent_hub_seconds=PATIENCE) as world:
+        await asyncio.sleep(3 * RENEW_SECONDS)
+        await world.hub.cluster.create(pytorch_job(runtime="6000s"))
+        await runs_in(world, 3)
+        world.links["a"].freeze()
+        with capture_logs() as logs:
+            await asyncio.sleep(PATIENCE + 3 * RENEW_SECONDS + later_seconds)
+            world.links["a"].thaw()
+            await runs_in(world, 3)
+            await asyncio.sleep(PATIENCE)
+        assert [each["why"] for each in logs if each["event"] == "gang.stopped"] == [HUB_SILENT]
 
 
 async def test_a_hub_that_starts_again_meanwhile_counts_for_itself() -> None:

@@ -56,6 +56,9 @@ class Hubs:
         """Since when this leader has known the last renewal."""
         self.silent: frozenset[str] = frozenset()
         """Hubs from which nothing was heard for too long, as of the last look."""
+        self._due: frozenset[str] = frozenset()
+        """Uids of what they had permitted before that look: what they permit as soon as they are back is not stopped
+        for the silence before."""
         self._next_look = 0.0
         if self.patience_seconds is not None:
             log.warning(
@@ -68,7 +71,7 @@ class Hubs:
         """Read the Leases, if it is time. What fails is read at the next look."""
         if self.patience_seconds is None or now < self._next_look:
             return
-        self._next_look = now + LOOK_SECONDS
+        self._next_look, permitted = now + LOOK_SECONDS, frozenset(job.uid for job in self._permitted())
         try:
             listed = orjson.loads(await self.api.request("GET", LEASES))
             for lease in listed["items"]:
@@ -79,7 +82,8 @@ class Hubs:
         silent = {hub for hub in self._heard if self._silent_seconds(hub, now) >= self.patience_seconds}
         for hub in silent - self.silent:
             log.error("hub.silent", hub=hub, seconds=round(now - self._heard[hub].at_seconds))
-        self.silent = frozenset(silent)
+            self._next_look = now
+        self.silent, self._due = frozenset(silent), permitted
 
     async def _take(self, lease: object, now: float) -> None:
         name = text(paths.find(lease, ("metadata", "name")))
@@ -113,6 +117,8 @@ class Hubs:
     def stop(self, stops: Stops, effects: Effects, kinds: Mapping[str, JobKind], batch: Batch, now: float) -> None:
         """Stop what silent hubs have permitted: what runs, and what only may."""
         for job in self._permitted():
+            if job.uid not in self._due:
+                continue
             reservation = batch.put.get(job.uid) or self.view.ledger.entries.get(job.uid)
             message = f"nothing was heard from its hub for {now - self._heard[job.hub].at_seconds:.0f} s"
             requeue = Requeue(HUB_SILENT, job.place_seconds, message=message)
