@@ -267,9 +267,11 @@ class Feeds:
             return False
         if document["metadata"]["uid"] in self.view.ledger.entries:
             return True
-        labels = self.view.namespaces.get(namespace, {})
-        gate = gating.gated_by(kind, document, labels, self.view.policy.namespace_queues, kinds=self.kinds)
-        return gate is not None or gating.is_marked(kind, document, self.kinds)
+        if not (self.config.left_to_kueue and gating.left_to_kueue(document)):
+            labels, mapped = self.view.namespaces.get(namespace, {}), self.view.policy.namespace_queues
+            if gating.gated_by(kind, document, labels, mapped, kinds=self.kinds) is not None:
+                return True
+        return gating.is_marked(kind, document, self.kinds)
 
     def _job(self, _feed: str, old: JobRecord | Bystander | None, new: JobRecord | Bystander | None) -> None:
         if new is not None:

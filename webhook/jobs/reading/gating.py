@@ -137,6 +137,13 @@ def gated_by_namespace(
     return namespace_labels.get(names.GATED_NAMESPACE, "false") != "false" or namespace in mapped_namespaces
 
 
+def left_to_kueue(obj: Mapping[str, Any]) -> bool:
+    """Return whether the only queue label of ``obj`` is Kueue's: where Kueue serves too, nothing gates such a thing."""
+    labels = paths.find_mapping(obj, ("metadata", "labels"))
+    ours, kueues = (labels.get(label) for label in names.QUEUE_LABELS)
+    return bool(kueues) and not ours
+
+
 def is_marked(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind] = KINDS) -> bool:
     """Return whether ``obj`` is a gang of its own that waits by its namespace alone, or was started by Tutti once.
 

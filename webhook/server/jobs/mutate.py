@@ -16,10 +16,10 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.patches.marking import gate_pod, mark, marked
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.reading import annotations
-from webhook.jobs.reading.gating import GateRule, pending, with_default_queue
+from webhook.jobs.reading.gating import GateRule, left_to_kueue, pending, with_default_queue
 from webhook.server.review.answer import ALLOW, Answer, allow, patch
 from webhook.server.review.class_checks import corrected, corrects
-from webhook.server.review.job_facts import JobRules, is_suspended, left_to_kueue, ruling
+from webhook.server.review.job_facts import JobRules, is_suspended, ruling
 from webhook.server.review.pod_facts import mirrors_static_pod, read
 from webhook.untyped import editing, paths
 from webhook.wire.admission_review import ReviewRequest

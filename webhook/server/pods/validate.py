@@ -11,6 +11,7 @@ from webhook.core.model.gang import PodPrice
 from webhook.core.notation import names
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pricing.pod_requests import price
+from webhook.jobs.reading.gating import left_to_kueue
 from webhook.server.pods.changes import judge_change, judge_resize
 from webhook.server.pods.gang_pods import judge_gang_pod, judge_waiting
 from webhook.server.pods.group_checks import nameless, opt_in_warnings, unfollowed, unplaced
@@ -18,7 +19,6 @@ from webhook.server.pods.loose_pods import judge_loose
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_pod
-from webhook.server.review.job_facts import left_to_kueue
 from webhook.server.review.pod_facts import PodFacts, mirrors_static_pod
 
 RESOURCE_NAME_CHARS_MAX: Final = 317

@@ -12,7 +12,15 @@ from webhook.core.reasons.reasons import Reason
 from webhook.jobs.compute_class.catalog import ComputeClassCatalog
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.reading.gating import GateRule, gated_alone, is_child, owner_of, readable_sites, record_gated_by
+from webhook.jobs.reading.gating import (
+    GateRule,
+    gated_alone,
+    is_child,
+    left_to_kueue,
+    owner_of,
+    readable_sites,
+    record_gated_by,
+)
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.jobs.reading.record import JobRecord
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
@@ -23,7 +31,6 @@ from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest
 
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-KUEUE_LABEL: Final = names.QUEUE_LABELS[1]
 
 Potential = Callable[[Any], Reason | None]
 """Why a gang can never fit under the present policy (the engine's ``potential``)."""
@@ -84,12 +91,6 @@ def ruling_alone(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Gate
         return None
     namespace_labels = rules.view.namespaces.get(paths.find(obj, ("metadata", "namespace")) or "", {})
     return gated_alone(kind, obj, namespace_labels, rules.view.policy.namespace_queues)
-
-
-def left_to_kueue(obj: Mapping[str, Any]) -> bool:
-    """Return whether the only queue label of ``obj`` is Kueue's."""
-    labels = paths.find_mapping(obj, ("metadata", "labels"))
-    return bool(labels.get(KUEUE_LABEL)) and not labels.get(names.QUEUE_LABELS[0])
 
 
 def not_ours(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
