@@ -1,6 +1,8 @@
 """``tutti try``: what goes in, what comes out, and that nothing in a file ends it with a traceback."""
 
+import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ from typer.testing import CliRunner
 
 from webhook.cli import app
 
-EXAMPLES = Path(__file__).parents[4] / "examples"
+ROOT = Path(__file__).parents[4]
+EXAMPLES = ROOT / "examples"
 KUEUE = "kueue.x-k8s.io/v1beta2"
 QUOTA = """
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -261,6 +264,27 @@ def test_the_examples_are_decided_without_complaint(folder: str) -> None:
     status, out = invoke(*sorted((EXAMPLES / folder).glob("*.yaml")), "-o", "json")
     assert status == 0, out
     assert json.loads(out)["cycles"][0]["admitted"] or json.loads(out)["cycles"][0]["waiting"]
+
+
+def test_the_job_of_the_readme_waits_in_the_queues_of_the_example_for_the_reason_that_it_shows(tmp_path: Path) -> None:
+    page = (ROOT / "README.md").read_text()
+    job = yaml.safe_load(re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0])
+    shown = " ".join(page.split())
+    entries = [job]
+    for name, pods in re.findall(r"team-vision/(\w+) \((\d)\)", shown):
+        entries.append(copy.deepcopy(job))
+        entries[-1]["metadata"] |= {"name": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        entries[-1]["spec"] |= {"parallelism": int(pods), "completions": int(pods)}
+    job["metadata"]["creationTimestamp"] = "2026-01-01T00:01:00Z"
+    (tmp_path / "jobs.yaml").write_text(yaml.safe_dump_all(entries))
+    (cycle,) = json.loads(invoke(EXAMPLES / "teams" / "quota.yaml", tmp_path / "jobs.yaml", "-o", "json")[1])["cycles"]
+    (waiting,) = cycle["waiting"]
+    said = waiting["reason"]
+    holders = ", ".join(f"{each['gang']} ({each['amount']})" for each in said["holders"])
+    asks = f"{said['code']}: asks for {said['asked']} {said['resource']}"
+    has = f"{said['where']} has {said['limit']}, {said['used']} used"
+    assert f"{asks}; {has}; held by {holders}; {said['help']}" in shown
+    assert f"of queue {waiting['queue']} start together" in shown
 
 
 def test_the_same_files_give_the_same_report_in_any_order(tmp_path: Path) -> None:
