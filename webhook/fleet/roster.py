@@ -181,7 +181,7 @@ class Roster:
             return
         if self._started:
             try:
-                await Member(name, api).check()
+                await self._check(Member(name, api))
             except NoAnswer as error:
                 self._refuse(name, multikueue.not_connected(shortened(str(error), REASON_CHARACTERS)))
                 await api.close()
@@ -190,6 +190,14 @@ class Roster:
         self._refused.pop(name, None)
         self._hub.join(name, api)
         log.info("fleet.joined", member=name)
+
+    async def _check(self, candidate: Member) -> None:
+        """See that a name can be a member. Raises NoAnswer.
+
+        All offers wait until it was swept, so it is asked for what a sweep reads.
+        """
+        await candidate.check()
+        await candidate.lets_list(self._hub.kinds.values(), self._hub.fleet.uid)
 
     def _refuse(self, name: str, why: Condition) -> None:
         """Say what keeps a name from being a member, or its new credentials from being used: once, until that changes.

@@ -23,6 +23,7 @@ from tests.unit.fleet.credentials.test_kubeconfig import good
 from tests.unit.fleet.policies.test_multikueue import PAGE, WORKER
 from webhook import metrics
 from webhook.clock import LoopClock
+from webhook.errors import Forbidden
 from webhook.fleet import roster
 from webhook.fleet.credentials import kubeconfig as kubeconfigs
 from webhook.fleet.credentials.kubeconfig import Account
@@ -235,6 +236,40 @@ async def test_a_cluster_that_is_added_to_a_running_hub_stops_nobody_before_it_c
         await it.says("multikueueclusters", "silent", "True")
         await it.whole.hub.admin.request("DELETE", path)
         await it.whole.until(lambda: left(it, "silent"), 20)
+
+
+async def test_a_cluster_that_is_added_and_does_not_let_its_copies_be_listed_stops_nobody_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose roles are older than the kinds that this hub places: it could not be swept."""
+    honest, added, refuses = SimulatedApi.request, list[Api](), True
+
+    async def request(self: SimulatedApi, method: str, path: str, **how: Any) -> bytes:
+        if refuses and self in added and path.endswith("/pytorchjobs"):
+            raise Forbidden(403, "Forbidden", "pytorchjobs may not be listed by tutti-hub")
+        return await honest(self, method, path, **how)
+
+    monkeypatch.setattr(SimulatedApi, "request", request)
+    async with world(tmp_path, "a", "b", first=kubeconfig("a")) as it:
+        reach = it.members._reach
+
+        def reached(account: Account) -> Api:
+            api = reach(account)
+            if account.token == "b":
+                added.append(api)
+            return api
+
+        monkeypatch.setattr(it.members, "_reach", reached)
+        await it.says("clusterqueues", "cluster-queue", "True", "Ready")
+        (tmp_path / "b").write_text(kubeconfig("b"))
+        with capture_logs() as logs:
+            await asyncio.sleep(20)
+        told = [each["error"] for each in logs if each["event"] == "fleet.not_taken"]
+        assert len(told) == 1
+        assert "pytorchjobs may not be listed" in told[0]
+        assert it.hub.fleet.complete, "offers go on"
+        refuses = False
+        await it.whole.until(lambda: joined(it, "b"), 20)
 
 
 async def test_a_cluster_that_has_more_copies_than_a_hub_looks_at_says_so(

@@ -236,6 +236,17 @@ class Member:
 
         return [*itertools.chain.from_iterable(await asyncio.gather(*map(of, placed)))]
 
+    async def lets_list(self, kinds: Iterable[JobKind], hub: str) -> None:
+        """See that what each sweep reads may be listed, by a list of one copy of each kind. Raises NoAnswer."""
+        one = {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}", **answers.ONE}
+
+        async def of(kind: JobKind) -> None:
+            ask = self._api.request("GET", collection_path(kind), query=one, timeout_seconds=ANSWER_SECONDS)
+            with contextlib.suppress(NotFound):
+                await self._asked(ask)
+
+        await asyncio.gather(*map(of, kinds))
+
     async def leftovers(self, jobs: Collection[tuple[JobKind, str, str]]) -> set[JobName]:
         """Return those of the hub's jobs of which something is left here, and no copy. Raises NoAnswer."""
         ledger, left = await self._ledger(), set()
