@@ -90,7 +90,8 @@ GRANTS = Counter(
 )
 MEMBER_UNREACHABLE = Gauge(
     "tutti_fleet_member_unreachable",
-    "1 while a member of a fleet does not answer its hub, or its answer is too large or cannot be used.",
+    "1 while a member of a fleet does not answer its hub, its answer is too large or cannot be used, or nobody leads "
+    "its Tutti.",
     ["member"],
 )
 UNREADABLE_DISPATCHES = Gauge(

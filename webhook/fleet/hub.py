@@ -361,6 +361,7 @@ class Hub:
     async def _sweep_shown(self, member: Member) -> None:
         with member.rested_on("sweep"):
             await self._sweep(member)
+        await member.see_leader()
 
     async def _sweep(self, member: Member) -> None:
         """Settle every copy of this hub in a member that no record speaks of."""

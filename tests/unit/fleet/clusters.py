@@ -292,15 +292,31 @@ async def fleet(
 @asynccontextmanager
 async def tutti(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIterator[None]:
     """Run a webhook and a reconciler for a cluster."""
-    served = webhook_parts.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
+    async with webhook(cluster, name, config), reconciler(cluster, name, config):
+        yield
+
+
+@asynccontextmanager
+async def reconciler(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIterator[None]:
+    """Run a reconciler for a cluster, and another one when it ends because its cluster was set back."""
 
     async def reconcile(number: int = 0) -> None:
-        """Run a reconciler, and another one when it ends because its cluster was set back."""
         api, identity = cluster.api(ACCOUNT), f"reconciler-{name}-{number}"
         try:
             await reconciler_parts.reconciler(api, config, identity=identity, clock=LoopClock(), rng=Random(3)).run()
         except* SetBack:
             running.append(asyncio.create_task(reconcile(number + 1)))
+
+    running = [asyncio.create_task(reconcile())]
+    async with ended(running):
+        await asyncio.sleep(3)
+        yield
+
+
+@asynccontextmanager
+async def webhook(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIterator[None]:
+    """Run a webhook for a cluster, and have it asked."""
+    served = webhook_parts.webhook(cluster.api(), config, identity=f"webhook-{name}", clock=LoopClock(), rng=Random(2))
 
     async def review(path: str, body: bytes) -> bytes:
         _, answer = await served.handler.review(path, body, 2.5)
@@ -323,8 +339,13 @@ async def tutti(cluster: SimulatedCluster, name: str, config: Config) -> AsyncIt
             ),
         ),
     )
-    running = [asyncio.create_task(served.run()), asyncio.create_task(reconcile())]
-    await asyncio.sleep(3)
+    async with ended([asyncio.create_task(served.run())]):
+        yield
+
+
+@asynccontextmanager
+async def ended(running: list[asyncio.Task[None]]) -> AsyncIterator[None]:
+    """End these tasks after the ``async with`` block."""
     try:
         yield
     finally:

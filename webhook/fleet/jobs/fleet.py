@@ -8,9 +8,10 @@ import structlog
 from webhook.clock import Clock
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Sight
+from webhook.core.fleet.steps import Wish, why_not
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.members.copies import JobName
-from webhook.fleet.members.member import Member, NoAnswer
+from webhook.fleet.members.member import Look, Member, NoAnswer
 from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.policies.propagation import Propagation
 from webhook.kube.api import Api
@@ -74,9 +75,18 @@ class Fleet:
         return next((name for name in self.names_of(dispatch.cluster) if name != dispatch.member), "")
 
     def hesitance(self, name: str) -> int:
-        """Return how late a member is asked: 0 where it answers, 1 where it is slow, 2 where it did not."""
+        """Return how late a member is asked: 0: it answers; 1: it is slow; 2: it did not, or starts nothing."""
         member = self.members.get(name)
-        return 2 if member is None or member.health.failure else int(member.health.slow)
+        return 2 if member is None or member.health.passed_by else int(member.health.slow)
+
+    def idle(self, name: str) -> str:
+        """Return why a member starts nothing, though it answers, in words that follow its name; else nothing."""
+        member = self.members.get(name)
+        return "" if member is None or member.health.failure else member.health.idle
+
+    def why_not(self, wish: Wish, name: str, look: Look | None) -> str:
+        """Return why a gang is not in a member, or will not start there, in words that follow its name."""
+        return self.idle(name) or why_not(wish, None if look is None else look.sight)
 
     def begin_again(self, version: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""

@@ -221,15 +221,16 @@ class FleetJob:
         # Those that did not answer when they were last asked would keep it from the others.
         if dispatch.member and dispatch.member not in self._fleet.members:
             self._refusals[dispatch.member] = "is not a member of this hub"
-        answer_not = {name for name in candidates if self._fleet.members[name].health.failure}
+        answer_not = {name for name in candidates if self._fleet.members[name].health.passed_by}
         turn = sorted(await self._turn(wish, dispatch, found, candidates, answer_not), key=self._fleet.hesitance)
-        if dispatch.member in candidates and (why := why_not(wish, None if found is None else found.sight)):
+        if dispatch.member in candidates and (why := self._fleet.why_not(wish, dispatch.member, found)):
             self._refusals[dispatch.member] = why
         for name in turn:
             look = ahead[name] if name in ahead else await self._look(name)
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                self._refusals |= dict.fromkeys(answer_not - {name, dispatch.member}, why_not(wish, None))
+                left_out = answer_not - {name, dispatch.member}
+                self._refusals |= {each: self._fleet.why_not(wish, each, None) for each in left_out}
                 return Target(name, look.sight.cluster, look.object is None)
             self._refusals[name] = why
             if (member := self._fleet.members.get(name)) is not None and not member.health.failure:
@@ -429,8 +430,8 @@ class FleetJob:
                 said = f"refuses its permit ({refused}), and is asked again every {REFUSED_SECONDS:.0f} s"
                 await self._note_waits(job, dispatch, said)
             elif copy is not None and stopped_there(found.sight):
-                if said := await self._stopped.words(dispatch, copy):
-                    await self._note_waits(job, dispatch, f"has stopped it ({said})")
+                if said := await self._stopped.told(dispatch, copy):
+                    await self._note_waits(job, dispatch, said)
                 self.look_at_seconds = min(self.look_at_seconds, self._stopped.look_at_seconds)
             elif dispatch.waits and copy is not None and copy.permitted:
                 await self.own.write(job, replace(dispatch, waits=""))

@@ -21,6 +21,7 @@ LOOK_EACH: Final = 0.1
 NAMED_MAX: Final = 3
 """Pods, or finalizers of one object, that are named."""
 NAME_CHARACTERS: Final = 63
+ROOM: Final = "still has its reservation, which that member's Tutti has not dropped"
 
 
 class Leaving:
@@ -63,6 +64,8 @@ class Leaving:
             self._ask_at = now + AGAIN_SECONDS
             pods = await member.pods_of(namespace, dispatch.copy_uid, NAMED_MAX + 1)
             self._words = kept_by(found.object if found is not None and stands else None, pods)
+            if self._words == ROOM and member.health.idle:
+                self._words = f"{ROOM}: it {member.health.idle}"
         return self._words
 
 
@@ -73,7 +76,7 @@ def kept_by(copy: Mapping[str, Any] | None, pods: Sequence[Mapping[str, Any]]) -
     if len(pods) > NAMED_MAX:
         said.append("more pods")
     if not said and copy is None:
-        said.append("its reservation, which that member's Tutti has not dropped")
+        return ROOM
     return f"still has {'; '.join(said)}" if said else ""
 
 

@@ -36,6 +36,11 @@ class Stopped:
                 self._words = await self._fleet.member(dispatch.member).told.why_stopped(self._namespace, copy.uid)
         return self._words
 
+    async def told(self, dispatch: Dispatch, copy: Copy) -> str:
+        """Return why a copy does not run that may, in words that follow its member's name; nothing while unknown."""
+        said = await self.words(dispatch, copy)
+        return f"has stopped it ({said})" if said else self._fleet.idle(dispatch.member)
+
     @property
     def look_at_seconds(self) -> float:
         """Loop time at which to look again: what is not said yet no watch tells."""

@@ -4,7 +4,11 @@ import asyncio
 import contextlib
 from typing import Final
 
+import structlog
+
 from webhook import metrics
+
+log = structlog.get_logger(__name__)
 
 REST_SECONDS: Final = 2.0
 SLOW_SECONDS: Final = 2.0
@@ -28,11 +32,18 @@ class Health:
         """Loop time since when it has not answered once; None while it does."""
         self._unusable: dict[str, str] = {}
         """Why answers cannot be used that all its gangs rest on, by what was asked for last."""
+        self.idle = ""
+        """Why it starts nothing, though it answers: nobody leads its Tutti. In words that follow its name."""
 
     @property
     def trouble(self) -> str:
-        """Why it is of no use: it does not answer, or not with what a hub can use."""
-        return self.failure or next(iter(self._unusable.values()), "")
+        """Why it is of no use: it does not answer, or not with what a hub can use, or nobody leads its Tutti."""
+        return self.failure or next(iter(self._unusable.values()), "") or self.idle
+
+    @property
+    def passed_by(self) -> bool:
+        """Whether gangs that another member can have should not be offered to it at all."""
+        return bool(self.failure or self.idle)
 
     def follow(self) -> None:
         """Show from now on whether it answers."""
@@ -83,6 +94,13 @@ class Health:
             self._unusable.pop(what, None)
         elif not self.failure:
             self._unusable[what] = unusable
+        self._show()
+
+    def leads(self, idle: str) -> None:
+        """Take in that its Tutti has a leader, or why it starts nothing."""
+        if idle and not self.idle:
+            log.warning("fleet.no_leader", member=self._member, why=idle)
+        self.idle = idle
         self._show()
 
     def _show(self) -> None:

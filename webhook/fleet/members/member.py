@@ -37,6 +37,7 @@ from webhook.fleet.members.copies import (
     pods_listed,
 )
 from webhook.fleet.members.health import Health
+from webhook.fleet.members.leader import Leader
 from webhook.fleet.members.ledger import NO_LEDGER, LedgerReader, MemberLedger
 from webhook.fleet.members.promise import Promise
 from webhook.fleet.members.shared_read import SharedRead
@@ -105,7 +106,7 @@ class Member:
         self.cluster = SharedRead(self._cluster)
         """Returns the uid of its kube-system. Raises NoAnswer."""
         self._ledger = SharedRead(self._ledger_shown)
-        self._reader = LedgerReader()
+        self._reader, self._leader = LedgerReader(), Leader()
 
     def reach(self, api: Api) -> Api:
         """Ask by another connection from now on; return the one before, on which requests may be under way."""
@@ -167,6 +168,11 @@ class Member:
         """Find out whether it is a member: it answers, and its Tutti knows permits. Raises NoAnswer."""
         await self.cluster()
         await self._ledger()
+
+    async def see_leader(self) -> None:
+        """Find out whether somebody leads its Tutti, and show it where nobody does. Raises NoAnswer."""
+        index = await self._get(_LEDGER, METADATA)
+        self.health.leads(self._leader.why_none(index, asyncio.get_running_loop().time()))
 
     async def look(
         self, kind: JobKind, namespace: str, name: str, phase: DispatchPhase = DispatchPhase.NOWHERE
@@ -373,8 +379,8 @@ class Member:
         except ValueError as error:
             raise NoAnswer(f"{self.name}: its answer is not a list of objects: {error}") from error
 
-    async def _get(self, path: str) -> dict[str, Any] | None:
-        ask = self._api.request("GET", path, query=answers.ONE, timeout_seconds=ANSWER_SECONDS)
+    async def _get(self, path: str, accept: str = _JSON) -> dict[str, Any] | None:
+        ask = self._api.request("GET", path, query=answers.ONE, accept=accept, timeout_seconds=ANSWER_SECONDS)
         try:
             found = await answers.object_of(await self._asked(ask))
         except NotFound:
