@@ -14,8 +14,10 @@ from webhook.untyped.values import seconds, text
 
 REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
-_NOT_CREATED: Final = ("FailedCreate", "FailedCreatePod")
-"""Reasons of the events by which controllers say that they cannot create a pod."""
+_NOT_CREATED: Final = ("FailedCreate", "FailedToCreate", "Invalid", "TrainJobResourcesCreationFailed")
+"""How the reasons of events begin by which controllers say that they cannot create what a job needs: of Jobs and
+PyTorchJobs, KubeRay's two, and the Trainer's.
+"""
 
 Objects = Callable[[str, Mapping[str, str]], AsyncIterator[dict[str, Any]]]
 """Of a path and a query. Raises NotFound, NoAnswer."""
@@ -41,26 +43,26 @@ class Told:
 
     async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
         """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
-        newest = await self._newest(namespace, copy_uid, "Queued")
+        newest = await self._newest(namespace, copy_uid, "reason=Queued")
         starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
         return Waits(self._message(newest, namespace), starts or None)
 
     async def why_stopped(self, namespace: str, copy_uid: str) -> str:
-        """Return why its Tutti said last that it stops a copy, and why a pod of it could not be created, if so; nothing
+        """Return why its Tutti said last that it stops a copy, and what of it could not be created, if so; nothing
         while its Tutti has not said. Raises NoAnswer.
         """
-        said = self._message(await self._newest(namespace, copy_uid, "Evicted"), namespace)
-        for reason in _NOT_CREATED if said else ():
-            if more := self._message(await self._newest(namespace, copy_uid, reason), namespace):
-                said = f"{said}; {more}"
-        return said
+        said = self._message(await self._newest(namespace, copy_uid, "reason=Evicted"), namespace)
+        failed = await self._newest(namespace, copy_uid, "type=Warning", _NOT_CREATED) if said else {}
+        return "; ".join(filter(None, (said, self._message(failed, namespace))))
 
-    async def _newest(self, namespace: str, copy_uid: str, reason: str) -> dict[str, Any]:
-        about = {"fieldSelector": f"involvedObject.uid={copy_uid},reason={reason}"}
+    async def _newest(
+        self, namespace: str, copy_uid: str, which: str, reasons: tuple[str, ...] = ("",)
+    ) -> dict[str, Any]:
+        about = {"fieldSelector": f"involvedObject.uid={copy_uid},{which}"}
         newest: dict[str, Any] = {}
         with contextlib.suppress(NotFound):
             async for each in self._objects(f"/api/v1/namespaces/{namespace}/events", about):
-                if not newest or text(each.get("lastTimestamp")) > text(newest.get("lastTimestamp")):
+                if text(each.get("reason")).startswith(reasons) and (not newest or _when(each) > _when(newest)):
                     newest = each
         return newest
 
@@ -70,3 +72,8 @@ class Told:
             # Before it is cut: half a name would not be known as one.
             said = neighbours.text_for(said, namespace, neighbours.ANY_NAMESPACE)
         return shortened(said, REASON_CHARACTERS)
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    """Return when it was told last; by the newer of the two APIs that make events, only when at all."""
+    return text(event.get("lastTimestamp")) or text(event.get("eventTime"))

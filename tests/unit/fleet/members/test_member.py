@@ -137,6 +137,13 @@ async def test_the_last_word_on_why_a_copy_waits_is_taken_of_events_in_any_order
             {"Evicted": "PodsReadyTimeout: only 0 of 1", "FailedCreate": "no account nobody"},
             "PodsReadyTimeout: only 0 of 1; no account nobody",
         ),
+        *(
+            (
+                {"Evicted": "PodsReadyTimeout: only 0 of 1", reason: "it exists", "Unhealthy": "no matter"},
+                "PodsReadyTimeout: only 0 of 1; it exists",
+            )
+            for reason in ("FailedCreatePod", "FailedToCreateRayCluster", "TrainJobResourcesCreationFailed")
+        ),
     ],
     ids=str,
 )
@@ -146,7 +153,11 @@ async def test_why_a_copy_was_stopped_is_told_with_what_its_controller_could_not
     class Events(Speaker):
         async def request(self, method: str, path: str, *, query: Mapping[str, str], **_: Any) -> bytes:
             _, _, reason = query["fieldSelector"].partition(",reason=")
-            items = [{"lastTimestamp": "2026-01-01T00:00:00Z", "message": said[reason]}] if reason in said else []
+            kept = {each for each in said if (each == reason if reason else each != "Evicted")}
+            when = (
+                {"eventTime": "2026-01-01T00:00:00.5Z"} if len(said) > 2 else {"lastTimestamp": "2026-01-01T00:00:00Z"}
+            )
+            items = [{**when, "reason": each, "message": said[each]} for each in sorted(kept)]
             return orjson.dumps({"metadata": {}, "items": items})
 
     assert await member(Events(1, 1)).told.why_stopped("team-a", "copy") == told
