@@ -1,7 +1,13 @@
 """Objects that are kept as they were read are given in one order, whatever came or went since somebody asked."""
 
+import orjson
+import pytest
+
 from webhook.cluster.kept_objects import KeptObjects
-from webhook.kube.plain import Plain
+from webhook.cluster.view import View
+from webhook.config import Config
+from webhook.jobs.pod_sets.train_job import runtime_of
+from webhook.kube.plain import Plain, plain
 
 
 def stored(name: str, uid: str, says: int = 0) -> Plain:
@@ -31,3 +37,16 @@ def test_several_feeds_are_told_together_as_each_of_them_changes() -> None:
     kept.keep("cluster-runtimes", None, stored("c", "2"))
     assert told(kept, "runtimes", "cluster-runtimes") == [("c", 0), ("m", 0)]
     assert told(kept, "runtimes") == [("m", 0)]
+
+
+@pytest.mark.parametrize("place", [{}, {"namespace": "ns"}], ids=["of the cluster", "of a namespace"])
+def test_a_train_job_is_read_with_the_runtime_that_it_names(place: dict[str, str]) -> None:
+    """One of the whole cluster has no namespace, as the API server writes it."""
+    kind = "TrainingRuntime" if place else "ClusterTrainingRuntime"
+    metadata = {"name": "torch-distributed", "uid": "1", "resourceVersion": "7", **place}
+    runtime = {"kind": kind, "metadata": metadata, "spec": {"mlPolicy": {"numNodes": 3}}}
+    kept = KeptObjects()
+    kept.keep(f"{kind.lower()}s", None, plain(orjson.dumps(runtime)))
+    reference = {"runtimeRef": {"kind": kind, "name": "torch-distributed"}}
+    job = {"metadata": {"namespace": "ns"}, "spec": reference}
+    assert runtime_of(job, kept.read_context(View(), Config()))["spec"] == runtime["spec"]

@@ -101,7 +101,7 @@ def context_from(
             if (found := _runtime_class(item)) != _ADDS_NOTHING
         },
         training_runtimes={
-            (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in training_runtimes
+            (item["metadata"].get("namespace") or "", item["metadata"]["name"]): item for item in training_runtimes
         },
     )
 
