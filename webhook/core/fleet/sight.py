@@ -40,3 +40,5 @@ class Sight:
     copy: Copy | None = None
     reserved: bool = False
     """Its ledger has a reservation for the copy."""
+    taken_by: str = ""
+    """The kind of somebody else's object that the copy's controller would take for what it makes by the copy's name."""

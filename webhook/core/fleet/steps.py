@@ -117,7 +117,7 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
         return "has no Tutti, or one too old to know permits"
     if sight.copy is not None and not is_copy(wish, sight.copy):
         return "has another job with this name"
-    return ""
+    return f"has another {sight.taken_by} with this name" if sight.taken_by else ""
 
 
 def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:

@@ -11,7 +11,7 @@ from webhook.core.notation import names
 from webhook.dialects.field import is_subdomain
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
-from webhook.jobs.reading.gating import gang_owner
+from webhook.jobs.reading.gating import gang_owner, owner_of
 from webhook.untyped import editing, paths
 from webhook.untyped.editing import Patch
 from webhook.untyped.values import items, text
@@ -172,6 +172,12 @@ def made_for_a_copy(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, J
     """
     owner, notes = gang_owner(kind, obj, kinds), paths.find_mapping(obj, ("metadata", "annotations"))
     return owner is not None and permits(text(notes.get(names.PERMIT)), text(notes.get(names.OFFER)), owner.uid)
+
+
+def made_for_one_of(kind: JobKind, name: str, obj: Mapping[str, Any]) -> bool:
+    """Return whether an object is controlled by a job of that kind and name, also one that is gone by now."""
+    owner = owner_of(obj)
+    return owner is not None and (owner.kind, owner.name) == (kind.key, name)
 
 
 def found_copy(kind: JobKind, obj: Mapping[str, Any]) -> FoundCopy:

@@ -32,6 +32,7 @@ from webhook.fleet.members.copies import (
     copy_read,
     found_copy,
     made_for_a_copy,
+    made_for_one_of,
     noted,
     offer_text,
     pods_listed,
@@ -181,18 +182,27 @@ class Member:
 
         Of one that was granted, and has its permit, it does not matter what its ledger says.
         """
+        begins = phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED)
         with self.one_cluster():
-            cluster, found, ledger = await asyncio.gather(
+            cluster, found, ledger, taken_by = await asyncio.gather(
                 self.cluster(),
                 self._get(object_path(kind, namespace, name)),
-                self._ledger() if phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED) else asyncio.sleep(0, None),
+                self._ledger() if begins else asyncio.sleep(0, None),
+                self._taken_by(kind, namespace, name) if begins else asyncio.sleep(0, ""),
             )
             copy = None if found is None else copy_read(kind, found)
             if phase is DispatchPhase.GRANTED and copy is not None and not copy.permitted:
                 ledger = await self._ledger()
         reserved = copy is not None and ledger is not None and copy.uid in ledger.entries
         knows = ledger is not None and ledger.knows_permits
-        return Look(Sight(cluster, knows, copy, reserved), found)
+        return Look(Sight(cluster, knows, copy, reserved, taken_by), found)
+
+    async def _taken_by(self, kind: JobKind, namespace: str, name: str) -> str:
+        """Return the kind of what a copy's controller would take for its own; nothing where it has the name free."""
+        if kind.namesake is None:
+            return ""
+        found = await self._get(object_path(kind.namesake, namespace, name))
+        return "" if found is None or made_for_one_of(kind, name, found) else kind.namesake.kind
 
     async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
         """Return whether what a look does not show of the copy of ``dispatch`` is gone too. Raises NoAnswer."""

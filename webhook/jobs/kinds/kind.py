@@ -190,6 +190,8 @@ class JobKind:
     """Those of others that create its pods for it, and much else besides: who they are says nothing of a gang."""
     child_kinds: frozenset[str] = frozenset()
     """Keys of kinds whose objects this kind's controller creates; they belong to their owner's gang."""
+    namesake: "JobKind | None" = None
+    """The kind of the one object that its controller makes by the job's own name: it takes any of that name for it."""
     pod_owners: frozenset[str] = frozenset()
     """Further kinds (``Kind.group``) that stand between its objects and their pods."""
     name_label: str = ""

@@ -358,6 +358,7 @@ TRAINJOB: Final = JobKind(
         _account(namespace, "kubeflow-trainer-controller-manager") for namespace in ("kubeflow-system", "kubeflow")
     ),
     child_kinds=frozenset({"JobSet.jobset.x-k8s.io"}),
+    namesake=JOBSET,
     # The JobSet that it makes has its name.
     name_label="jobset.sigs.k8s.io/jobset-name",
     # Initializers run before the nodes.

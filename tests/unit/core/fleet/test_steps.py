@@ -1,10 +1,11 @@
 """A step goes by a record that was known before where it begins by writing the record, and by no other."""
 
+from dataclasses import replace
 from itertools import product
 
 from webhook.core.fleet.dispatch import NOWHERE
 from webhook.core.fleet.sight import Copy, Sight
-from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, is_written_first, next_step
+from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, is_written_first, next_step, why_not
 
 OFFERED = NOWHERE.offered(1, "a", "cluster-a")
 GRANTED = OFFERED.granted("copy", "18")
@@ -23,6 +24,17 @@ def sights() -> list[Sight | None]:
     ]
     seen = [Sight("cluster-a", True, copy, reserved) for copy in (None, *copies) for reserved in (False, True)]
     return [None, *seen]
+
+
+def test_nothing_is_made_or_granted_where_its_controller_would_take_somebody_elses_object_for_its_own() -> None:
+    copy = Copy("copy", "18", "hub", "job", OFFERED.offer, permitted=False)
+    wish = Wish("hub", "job", runs=True)
+    for found, free in ((None, HubStep.CREATE), (copy, HubStep.GRANT)):
+        sight = Sight("cluster-a", True, found, reserved=found is not None)
+        assert next_step(wish, OFFERED, sight, moves=False, complete=True) is free
+        taken = replace(sight, taken_by="JobSet")
+        assert next_step(wish, OFFERED, taken, moves=False, complete=True) is HubStep.NOTHING
+        assert why_not(wish, taken) == "has another JobSet with this name"
 
 
 def test_nothing_is_done_in_a_member_by_a_record_that_was_not_read_after_it() -> None:

@@ -19,6 +19,8 @@ from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time
 JOB, PYTORCH_JOB = KINDS["Job.batch"], KINDS["PyTorchJob.kubeflow.org"]
+TRAIN_JOB = KINDS["TrainJob.trainer.kubeflow.org"]
+NAMESPACE = "team-a"
 MEBIBYTE = 1 << 20
 DISPATCH = Dispatch(DispatchPhase.GRANTED, Offer(1, 1), "m1", "cluster", "job-1", "4", "", ())
 
@@ -178,3 +180,48 @@ async def test_a_promise_for_a_renewal_of_another_time_is_none_though_the_hubs_c
     asked = member(Lease())
     await asked.renew("hub", now)
     assert asked.stops_after_seconds == promised
+
+
+class Stored:
+    """A member in which a TrainJob's name may be taken by a JobSet."""
+
+    def __init__(self, **job_set: Any) -> None:
+        self._found = {"/api/v1/namespaces/kube-system": {"metadata": {"uid": "cluster"}}}
+        if job_set:
+            self._found[f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets/train"] = {"metadata": job_set}
+        self.asked: list[str] = []
+
+    async def request(self, method: str, path: str, **_: Any) -> bytes:
+        self.asked.append(path)
+        if path not in self._found:
+            raise NotFound(404, "NotFound", f"{path} not found")
+        return orjson.dumps(self._found[path])
+
+
+def controlled_by(name: str) -> dict[str, Any]:
+    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": name, "uid": "job-1"}
+    return {"ownerReferences": [owner | {"controller": True}]}
+
+
+@pytest.mark.parametrize(
+    ("job_set", "taken_by"),
+    [
+        ({}, ""),
+        ({"uid": "a tenant's"}, "JobSet"),
+        ({"uid": "of the copy", **controlled_by("train")}, ""),
+        ({"uid": "of another", **controlled_by("eval")}, "JobSet"),
+    ],
+)
+async def test_a_train_job_is_not_offered_where_the_trainer_would_take_somebody_elses_job_set_for_its_own(
+    job_set: dict[str, Any], taken_by: str
+) -> None:
+    for phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED):
+        sight = (await member(Stored(**job_set)).look(TRAIN_JOB, NAMESPACE, "train", phase)).sight
+        assert sight.taken_by == taken_by
+
+
+async def test_what_has_the_name_is_asked_only_while_the_gang_may_go_elsewhere_and_of_no_other_kind() -> None:
+    for kind, phase in ((TRAIN_JOB, DispatchPhase.GRANTED), (PYTORCH_JOB, DispatchPhase.NOWHERE)):
+        stored = Stored(uid="a tenant's")
+        assert not (await member(stored).look(kind, NAMESPACE, "train", phase)).sight.taken_by
+        assert not [path for path in stored.asked if "jobsets" in path]
