@@ -41,4 +41,4 @@ class Sight:
     reserved: bool = False
     """Its ledger has a reservation for the copy."""
     taken_by: str = ""
-    """The kind of somebody else's object that the copy's controller would take for what it makes by the copy's name."""
+    """The kind of somebody else's object that has the name which the copy's controller gives to what it makes."""

@@ -198,7 +198,7 @@ class Member:
         return Look(Sight(cluster, knows, copy, reserved, taken_by), found)
 
     async def _taken_by(self, kind: JobKind, namespace: str, name: str) -> str:
-        """Return the kind of what a copy's controller would take for its own; nothing where it has the name free."""
+        """Return the kind of what has the name that a copy's controller needs for its own; nothing where it is free."""
         if kind.namesake is None:
             return ""
         found = await self._get(object_path(kind.namesake, namespace, name))

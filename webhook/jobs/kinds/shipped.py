@@ -280,6 +280,8 @@ RAYJOB: Final = JobKind(
     ready=Signal(path=parse("status.rayClusterStatus.state"), values=("ready",)),
     controller_users=_RAY_OPERATORS,
     child_kinds=frozenset({"RayCluster.ray.io", "Job.batch"}),
+    # The submitter, without which its cluster waits for ever; other modes need none.
+    namesake=JOB,
     name_label="ray.io/originated-from-cr-name",
     # The submitter comes when the cluster is ready.
     ordered_start=(Signal(path=parse("spec.submitterPodTemplate.spec.containers")),),

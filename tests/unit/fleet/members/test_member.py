@@ -14,12 +14,14 @@ from webhook.core.notation.names import HEARD, ORIGIN_LABEL
 from webhook.errors import NotFound
 from webhook.fleet.members.copies import TEXT_MAX
 from webhook.fleet.members.member import COPIES_MAX, Member, NoAnswer
+from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.kinds.rest_paths import object_path
 from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time
 JOB, PYTORCH_JOB = KINDS["Job.batch"], KINDS["PyTorchJob.kubeflow.org"]
-TRAIN_JOB = KINDS["TrainJob.trainer.kubeflow.org"]
+TRAIN_JOB, RAY_JOB = KINDS["TrainJob.trainer.kubeflow.org"], KINDS["RayJob.ray.io"]
 NAMESPACE = "team-a"
 MEBIBYTE = 1 << 20
 DISPATCH = Dispatch(DispatchPhase.GRANTED, Offer(1, 1), "m1", "cluster", "job-1", "4", "", ())
@@ -183,12 +185,12 @@ async def test_a_promise_for_a_renewal_of_another_time_is_none_though_the_hubs_c
 
 
 class Stored:
-    """A member in which a TrainJob's name may be taken by a JobSet."""
+    """A member in which something may have the name that the controller of a copy needs for what it makes."""
 
-    def __init__(self, **job_set: Any) -> None:
+    def __init__(self, kind: JobKind = TRAIN_JOB, **taken: Any) -> None:
         self._found = {"/api/v1/namespaces/kube-system": {"metadata": {"uid": "cluster"}}}
-        if job_set:
-            self._found[f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets/train"] = {"metadata": job_set}
+        if taken and kind.namesake is not None:
+            self._found[object_path(kind.namesake, NAMESPACE, "train")] = {"metadata": taken}
         self.asked: list[str] = []
 
     async def request(self, method: str, path: str, **_: Any) -> bytes:
@@ -198,26 +200,24 @@ class Stored:
         return orjson.dumps(self._found[path])
 
 
-def controlled_by(name: str) -> dict[str, Any]:
-    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": name, "uid": "job-1"}
+def controlled_by(kind: JobKind, name: str) -> dict[str, Any]:
+    owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": "job-1"}
     return {"ownerReferences": [owner | {"controller": True}]}
 
 
-@pytest.mark.parametrize(
-    ("job_set", "taken_by"),
-    [
-        ({}, ""),
-        ({"uid": "a tenant's"}, "JobSet"),
-        ({"uid": "of the copy", **controlled_by("train")}, ""),
-        ({"uid": "of another", **controlled_by("eval")}, "JobSet"),
-    ],
-)
-async def test_a_train_job_is_not_offered_where_the_trainer_would_take_somebody_elses_job_set_for_its_own(
-    job_set: dict[str, Any], taken_by: str
+@pytest.mark.parametrize(("kind", "needed"), [(TRAIN_JOB, "JobSet"), (RAY_JOB, "Job")], ids=["TrainJob", "RayJob"])
+async def test_a_job_is_not_offered_where_what_its_controller_makes_by_its_name_is_somebody_elses(
+    kind: JobKind, needed: str
 ) -> None:
-    for phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED):
-        sight = (await member(Stored(**job_set)).look(TRAIN_JOB, NAMESPACE, "train", phase)).sight
-        assert sight.taken_by == taken_by
+    for taken, by in (
+        ({}, ""),
+        ({"uid": "a tenant's"}, needed),
+        ({"uid": "of the copy", **controlled_by(kind, "train")}, ""),
+        ({"uid": "of another", **controlled_by(kind, "eval")}, needed),
+    ):
+        for phase in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED):
+            sight = (await member(Stored(kind, **taken)).look(kind, NAMESPACE, "train", phase)).sight
+            assert sight.taken_by == by
 
 
 async def test_what_has_the_name_is_asked_only_while_the_gang_may_go_elsewhere_and_of_no_other_kind() -> None:
