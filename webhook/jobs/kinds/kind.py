@@ -191,7 +191,7 @@ class JobKind:
     child_kinds: frozenset[str] = frozenset()
     """Keys of kinds whose objects this kind's controller creates; they belong to their owner's gang."""
     namesake: "JobKind | None" = None
-    """Of what its controller makes by the job's own name: where there is another, it takes that for its own or waits."""
+    """Of what its controller makes by the job's own name: where another has it, it takes that one or waits."""
     pod_owners: frozenset[str] = frozenset()
     """Further kinds (``Kind.group``) that stand between its objects and their pods."""
     name_label: str = ""
