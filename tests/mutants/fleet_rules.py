@@ -196,6 +196,14 @@ FLEET_MUTANTS: Final = (
         FLEET_TESTS,
     ),
     Mutant(
+        "P6",
+        "a gang goes where its controller finds the name of what it makes free",
+        f"{FLEET}/steps.py",
+        '    return f"has another {sight.taken_by} with this name" if sight.taken_by else ""\n',
+        '    return ""\n',
+        f"{UNIT}/core/fleet/test_steps.py",
+    ),
+    Mutant(
         "P7",
         "a member that knows no permits gets nothing",
         f"{FLEET}/steps.py",
