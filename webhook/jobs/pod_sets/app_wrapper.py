@@ -6,6 +6,7 @@ pod sets must be as many, and in the same order, as the controller's own, becaus
 position.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any, Final
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.kinds.kind import Factor, PodSetSource
 from webhook.jobs.kinds.shipped import ENTRIES, JOB, JOBSET, PYTORCHJOB, RAYCLUSTER, RAYJOB
+from webhook.jobs.pod_sets.added import with_added
 from webhook.jobs.pod_sets.sites import JsonPath, PodSetSite, Scaffold, from_source, read_count, refuse_too_many
 from webhook.jobs.pricing.context import ReadContext
 from webhook.untyped import paths
@@ -31,6 +33,8 @@ _INFERRED: Final[Mapping[tuple[str, str], tuple[PodSetSource, ...]]] = {
 }
 """By version and kind. The submitter of a RayJob is not inferred."""
 _KNOWN: Final = frozenset(kind.key for kind in ENTRIES)
+_ADDING: Final = {(kind.api_version, kind.kind): kind for kind in ENTRIES if kind.added or kind.opens}
+"""Kinds whose controllers add something to their pods, by version and kind."""
 
 
 def pod_sets(obj: Mapping[str, Any], _context: ReadContext, _sites: list[PodSetSite]) -> list[PodSetSite]:
@@ -89,8 +93,10 @@ def _wrapped(component: Any, at: JsonPath, found: Sequence[Pods]) -> Iterator[Po
     infos, place = paths.find(component, ("podSetInfos",)), (*at, "podSetInfos")
     ready = isinstance(infos, list) and len(infos) == len(found)
     scaffold = (Scaffold(place, [{} for _ in found], ready),)
+    by_spec = _made(paths.find_mapping(component, ("template",)))
     for position, (template, count) in enumerate(found):
         info = infos[position] if ready and isinstance(infos[position], dict) else {}
+        made = by_spec.get(id(template["spec"]))
         yield PodSetSite(
             name="",
             count=count,
@@ -101,7 +107,20 @@ def _wrapped(component: Any, at: JsonPath, found: Sequence[Pods]) -> Iterator[Po
             scaffold=scaffold,
             metadata_path=(*place, position),
             spec_path=(*place, position),
+            added=() if made is None else made.added,
+            opened_port=None if made is None else made.opened_port,
         )
+
+
+def _made(template: Mapping[str, Any]) -> dict[int, PodSetSite]:
+    """Return by its pod spec's identity what the controller of a wrapped kind makes of each of its pod sets."""
+    kind = _ADDING.get((str(template.get("apiVersion")), str(template.get("kind"))))
+    sites: list[PodSetSite] = []
+    with contextlib.suppress(Unreadable):
+        # What cannot be read by its kind has been declared, and is counted as it was.
+        for source in kind.pod_sets if kind is not None else ():
+            sites += from_source(source, template)
+    return {id(site.spec): site for site in with_added(kind, sites)} if kind is not None else {}
 
 
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d{1,6})\]")

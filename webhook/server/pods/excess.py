@@ -7,7 +7,7 @@ from webhook.cluster.view import View
 from webhook.core.ledger.record import ReservedPodSet
 from webhook.core.model.gang import PodPrice
 from webhook.core.notation import amounts, quantity
-from webhook.jobs.pod_sets.find import BY_CONTROLLER
+from webhook.jobs.pod_sets.added import BY_CONTROLLER
 from webhook.jobs.pricing.injections import containers_of
 from webhook.jobs.reading.record import JobRecord
 from webhook.untyped import paths

@@ -18,6 +18,7 @@ from webhook.jobs.pod_sets.train_job import MANAGER
 from webhook.jobs.pricing.context import NO_CONTEXT, ReadContext, context_from
 from webhook.jobs.reading.gating import gated_by
 from webhook.jobs.reading.job import read
+from webhook.untyped import paths
 
 GI = 1024**3 * MILLI
 MI = 1024**2 * MILLI
@@ -274,6 +275,28 @@ def test_an_app_wrapper_infers_the_pods_of_kinds_that_its_controller_knows():
     expected = [1, 5, *(s.count for kind in kinds for s in inner[kind].pod_sets if s.name != "submitter")]
     assert list(counts(record_of(wrapped)).values()) == expected
     assert list(counts(record_of(wrapped))) == [f"wrapped-{index}" for index in range(len(expected))]
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("kind", ["pytorchjob", "raycluster"])
+def test_pods_of_an_app_wrapper_cost_what_they_cost_by_themselves(kind, declared):
+    """Workers got no room for what their controller adds, and were refused where they ask for less than that."""
+    wrapped, inner = load("appwrapper"), load(kind)
+    small = {"limits": {"cpu": "10m", "memory": "1Mi"}}
+    places: list[tuple[str | int, ...]] = {
+        "pytorchjob": [("spec", "pytorchReplicaSpecs", name, "template") for name in ("Master", "Worker")],
+        "raycluster": [("spec", "headGroupSpec", "template"), ("spec", "workerGroupSpecs", 0, "template")],
+    }[kind]
+    for place in places:
+        paths.find_at(inner, place)["spec"]["containers"][0]["resources"] = small
+    component = {"template": inner}
+    if declared:
+        steps = ["".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place) for place in places]
+        component["podSets"] = [{"path": f"template{step}"} for step in steps]
+    wrapped["spec"]["components"] = [component]
+    prices = [pod_set.price for pod_set in record_of(wrapped).gang.pod_sets][:2]
+    assert prices == [pod_set.price for pod_set in record_of(inner).gang.pod_sets][:2]
+    assert prices[0] != prices[1]
 
 
 @pytest.mark.parametrize(
