@@ -34,6 +34,10 @@ from webhook.core.placement.overlay import Asked
 LABELLED_MAX: Final = 500
 """Nodes that are labelled in one turn of the loop. To try ``TRIALS`` rules on one takes as long as to label it."""
 TRIALS: Final = 8
+WAYS_TRIED: Final = 32
+"""Of one settling: how often it is looked for others that could make way, or for a place that one of them could take.
+Each may mean a look at all gangs or all nodes, and a lost node pool may leave thousands of shapes short.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ class Occupancy:
         self._displaced: dict[str, None] = {}
         """Those of them that have just lost some of it."""
         self._no_way: set[Shape] = set()
-        """Shapes that lack room, and nobody can make way for, since the last time that all were looked at."""
+        """Shapes that lack room, and nobody can make way for, as of this settling."""
+        self._ways_left = 0
         self._freed = False
         self._prices: dict[tuple[tuple[str, int], ...], Amounts] = {}
         """Equal requests are one object: there are as many as pods, and few that differ."""
@@ -287,7 +292,7 @@ class Occupancy:
             uid, _ = self._displaced.popitem()
             if uid not in begun:
                 begun[uid] = self._begin(replace(self._elsewhere[uid], reservation=self._entries[uid]), flavors)
-        self._no_way.clear()
+        self._no_way, self._ways_left = set(), WAYS_TRIED
         for settling in begun.values():
             self._finish(settling)
         freed, self._freed = self._freed, False
@@ -362,16 +367,19 @@ class Occupancy:
         any was given. So a pod that landed in another rack than it should takes no room of those who need that one.
         """
         shape, given = shapes[pod_set], 0
-        if shape in self._no_way:
+        if shape in self._no_way or self._ways_left <= 0:
             return False
+        self._ways_left -= 1
         stuck = {shape}
         self._keep(gang, shapes, places)
         for uid, name, node in list(others_to_come(self.capacity, self._entries, gang, shape)):
-            if given == lacks:
-                return True
+            if given == lacks or self._ways_left <= 0:
+                return given > 0
             other = self.capacity.allotments[uid]
-            to = {} if other.shapes[name] in stuck else place_most(self.capacity, Asked(name, other.shapes[name], 1))
-            if not to:
+            if other.shapes[name] in stuck:
+                continue
+            self._ways_left -= 1
+            if not (to := place_most(self.capacity, Asked(name, other.shapes[name], 1))):
                 stuck.add(other.shapes[name])
                 continue
             theirs = {each: Counter(on) for each, on in other.places.items()}

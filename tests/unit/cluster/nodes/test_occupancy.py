@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import gang
-from webhook.cluster.nodes import daemon_set, node
-from webhook.cluster.nodes.occupancy import Held, Occupancy
+from webhook.cluster.nodes import daemon_set, node, occupancy
+from webhook.cluster.nodes.occupancy import WAYS_TRIED, Held, Occupancy
 from webhook.core.ledger.record import Reservation, reserve, with_places
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
@@ -157,6 +158,23 @@ def test_nobody_makes_way_who_fits_nowhere_else_or_is_being_stopped() -> None:
         cluster.put_pod(pod("astray", "a", 2))
         cluster.settled()
         assert (cluster.places("2"), cluster.short) == ({"a": 1}, {"1": 1})
+
+
+def test_one_settling_looks_for_others_that_make_way_only_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is lost to others may leave many gangs short, each of another shape: a leader would hang over it."""
+    asked = Mock(return_value={})
+    monkeypatch.setattr(occupancy, "place_most", asked)
+    cluster = Occupancy()
+    cluster.put_node(stored_node("a", cpu=4000))
+    gangs = {f"{number:02}": gang(f"{number:02}", "q", pods=1, cpu=number + 1) for number in range(60)}
+    reserved = {uid: reserve(each, "q", {"main": 1}, {}, 1, 0.0) for uid, each in gangs.items()}
+    cluster.set_reservations({uid: with_places(each, {"main": {"a": 1}}) for uid, each in reserved.items()})
+    cluster.settle([Held(each, {}, gangs[each.uid]) for each in cluster.unsettled()], {})
+    cluster.put_pod(pod("foreign", "a", 3000))
+    asked.reset_mock()
+    cluster.settle([Held(each, {}, gangs[each.uid]) for each in cluster.unsettled()], {})
+    assert len(cluster.short) > 20
+    assert asked.call_count <= len(cluster.short) + WAYS_TRIED
 
 
 def test_a_gang_that_is_being_stopped_keeps_all_that_it_had_until_its_entry_is_dropped() -> None:
