@@ -84,6 +84,8 @@ def goes_right(world: FleetClusters, job: dict[str, Any], kind: str, taken: dict
     """Have a tenant of the left member take the name, and see that the job runs in the other one and says why."""
     left = world.members["left"]
     wait_until(lambda: left.create(taken), what="the kind is served")
+    # A kind just defined can be written before it can be read (429), which kubectl waits out and the hub does not.
+    left.get(taken["kind"].lower(), "train")
     world.hub.create(job)
     assert started_in(world, kind) is world.kubectl["right"]
     assert not left.items(kind)

@@ -482,9 +482,9 @@ class Member:
                 raise
             if of_itself and error.status:
                 raise
-            if isinstance(error, Unavailable):
+            if isinstance(error, Unavailable) and not words.is_of_the_kind(error):
                 self.health.rest()
-            self.health.note(shortened(str(error), REASON_CHARACTERS))
+            self.health.note("" if words.is_of_the_kind(error) else shortened(str(error), REASON_CHARACTERS))
             raise NoAnswer(f"{self.name}: {error}") from error
         finally:
             if not may_be_slow:

@@ -13,11 +13,18 @@ FAILED: Final = (500, HUNG)
 UNAUTHORIZED: Final = 401
 """Of a token that nobody knows."""
 TAKEN: Final = "AlreadyExists"
+BEGINS: Final = "storage is (re)initializing"
+"""Of a kind that is read for the first time, or whose cache is filled again; the status is 429 all the same."""
 
 
 def is_of_the_read(error: ApiError) -> bool:
     """Return whether a member answers, and says of what was read alone why it is not shown."""
     return isinstance(error, Conflict | Invalid | NotFound | TooLarge)
+
+
+def is_of_the_kind(error: ApiError) -> bool:
+    """Return whether a member answers, and cannot show one kind for a moment, as when that was just defined there."""
+    return error.message == BEGINS
 
 
 def is_of_the_write(error: ApiError) -> bool:

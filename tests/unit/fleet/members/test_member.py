@@ -11,7 +11,7 @@ import pytest
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.proof import Evidence
 from webhook.core.notation.names import HEARD, ORIGIN_LABEL
-from webhook.errors import NotFound
+from webhook.errors import NotFound, Unavailable
 from webhook.fleet.members.copies import TEXT_MAX
 from webhook.fleet.members.member import COPIES_MAX, Member, NoAnswer
 from webhook.jobs.kinds.kind import JobKind
@@ -94,6 +94,22 @@ async def test_the_texts_that_are_kept_of_a_copy_are_cut() -> None:
     }
     (found,) = await member(speaker).copies([JOB], "hub")
     assert {len(each) for each in (found.copy.uid, found.copy.version, found.copy.hub, found.copy.job)} == {TEXT_MAX}
+
+
+async def test_a_kind_that_a_member_cannot_show_yet_does_not_make_it_silent() -> None:
+    """So an API server answers who reads first a kind that was just defined, as a sweep reads all of them."""
+
+    class Begins(Speaker):
+        async def request(self, method: str, path: str, *, query: Mapping[str, str], **how: Any) -> bytes:
+            if path.endswith("/pytorchjobs"):
+                raise Unavailable(429, "TooManyRequests", "storage is (re)initializing")
+            return await super().request(method, path, query=query, **how)
+
+    begins = member(Begins(1, 0))
+    with pytest.raises(NoAnswer, match="m1: 429 TooManyRequests: storage is"):
+        await begins.copies([PYTORCH_JOB], "hub")
+    assert not begins.health.failure
+    assert await begins.copies([JOB], "hub") == []
 
 
 async def test_of_pods_that_are_left_the_first_is_enough() -> None:
