@@ -107,7 +107,7 @@ class Config(Section):
     status_seconds: Seconds = 5
     """At most one status write per policy object in this time."""
     audit_seconds: Seconds = 300
-    """Everything is listed again at this interval."""
+    """Everything is listed again at about this interval, and what takes long to list more rarely."""
     missing_kind_retry_seconds: Seconds = 10
     kinds: tuple[dict[str, Any], ...] = ()
     """Job kinds of the operator's own custom resources, as in docs/job-kinds.md."""

@@ -52,6 +52,11 @@ REFUSALS_MIN: Final = 3
 """Refusals of a list or watch in a row that are no passing trouble of the API server any more."""
 LIST_TIMEOUT_SECONDS: Final = 60.0
 """One page of a big list on a busy server."""
+AUDIT_SHARE: Final = 0.01
+"""Of a process's time goes into audits of one resource at most, unless a list takes very long."""
+AUDITS_LEFT_OUT_MAX: Final = 10
+AUDIT_SPREAD: Final = 0.2
+"""Processes that start together do not list together for long."""
 
 
 @dataclass(slots=True)
@@ -95,7 +100,7 @@ class Informer(Generic[R]):
         Where it fails, what was known of the object stands; where nothing was, what ``stand_in`` makes of it.
 
         ``on_refusal`` is called when ``refusal`` changes, ``on_synced`` when ``synced`` is set, ``on_change`` as
-        ``subscribe`` says. ``audit_seconds`` lists everything again at that interval.
+        ``subscribe`` says. ``audit_seconds`` is about how often everything is listed again.
         """
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self.name = name or path.rsplit("/", 1)[-1]
@@ -119,7 +124,7 @@ class Informer(Generic[R]):
         self._decode = decode
         self._stand_in = stand_in
         self._listeners: list[Callable[[R | None, R | None], None]] = [] if on_change is None else [on_change]
-        self._audit_seconds = audit_seconds
+        self._rng, self._audit_seconds = rng, audit_seconds
         self._audit: asyncio.TimerHandle | None = None
         self._store: Store[R] = Store()
         self.type = ("", "")
@@ -351,7 +356,16 @@ class Informer(Generic[R]):
         if self._audit_seconds is not None:
             if self._audit is not None:
                 self._audit.cancel()
-            self._audit = asyncio.get_running_loop().call_later(self._audit_seconds, self.relist)
+            self._audit = asyncio.get_running_loop().call_later(self._until_audit(self._audit_seconds), self.relist)
+
+    def _until_audit(self, usual_seconds: float) -> float:
+        """Return after how long everything is listed again.
+
+        Where there is much, all processes at once would keep the API server and themselves from everything else.
+        """
+        took_seconds = asyncio.get_running_loop().time() - self._list_asked_seconds
+        seconds = max(usual_seconds, min(took_seconds / AUDIT_SHARE, usual_seconds * AUDITS_LEFT_OUT_MAX))
+        return seconds * self._rng.uniform(1 - AUDIT_SPREAD, 1 + AUDIT_SPREAD)
 
     def _note_synced(self) -> None:
         if not self.synced.is_set():

@@ -1,7 +1,9 @@
 """Reading everything again on demand, because the same objects now mean something else."""
 
 import asyncio
+import itertools
 import json
+from typing import Any
 
 import pytest
 
@@ -100,12 +102,40 @@ async def test_a_reread_of_a_missing_kind_does_not_wait_until_it_would_be_asked_
         await informer.reread()
 
 
-async def test_an_audit_lists_everything_at_its_interval(api: FakeApi, start: Started) -> None:
+async def gaps_of(api: FakeApi, start: Started, list_seconds: float) -> list[float]:
+    """Return how long it is from the end of one list to the next, where each takes so long."""
+    asked, answer = list[float](), api.request
+
+    async def slow(*of_it: Any, **how: Any) -> bytes:
+        asked.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(list_seconds)
+        return await answer(*of_it, **how)
+
+    api.request = slow  # type: ignore[method-assign]
+    start(audit_seconds=300)
+    await settle(30_000)
+    return [after - before - list_seconds for before, after in itertools.pairwise(asked)]
+
+
+@pytest.mark.parametrize(("list_seconds", "usual"), [(0.1, 300), (10, 1000), (50, 3000)])
+async def test_an_audit_comes_about_its_interval_after_the_last_list_or_a_hundred_times_what_that_took_but_ten_at_most(
+    api: FakeApi, start: Started, list_seconds: float, usual: float
+) -> None:
+    gaps = await gaps_of(api, start, list_seconds)
+    assert len(gaps) >= 8
+    assert all(0.79 * usual <= gap <= 1.21 * usual for gap in gaps)
+    # So those who began together do not go on together.
+    assert max(gaps) - min(gaps) > 0.1 * usual
+
+
+async def test_an_audit_begins_anew_to_wait_after_any_list(api: FakeApi, start: Started) -> None:
     informer = start(audit_seconds=300)
     await settle(150)
     await informer.reread()
-    await settle(950)
-    assert len(api.lists) == 5
+    await settle(230)
+    assert len(api.lists) == 2
+    await settle(140)
+    assert len(api.lists) == 3
 
 
 async def test_a_list_that_is_just_ending_does_not_count_as_a_reread(api: FakeApi, start: Started) -> None:
