@@ -286,6 +286,8 @@ class Feeds:
 
     def _gang(self, old: JobRecord | None, new: JobRecord | None) -> None:
         if new is not None:
+            if old is not None:
+                new.share_with(old)
             self.view.put_job(new)
         elif old is not None:
             self.view.drop_job(old)

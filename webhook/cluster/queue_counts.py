@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.interning import interned
 from webhook.core.model.policy import LocalQueue, Policy, Queue, StopPolicy, heir
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.tree import QuotaTree, Vertex
@@ -38,7 +39,16 @@ class QueueTotals:
         self.pending += other.pending
         self.reserving += other.reserving
         self.admitted += other.admitted
-        for key, amount in other.usage.items():
+        self._charge(other.usage)
+
+    def hold(self, usage: Mapping[FlavorResource, int], *, admitted: bool) -> None:
+        """Count a gang that holds quota."""
+        self.reserving += 1
+        self.admitted += admitted
+        self._charge(usage)
+
+    def _charge(self, usage: Mapping[FlavorResource, int]) -> None:
+        for key, amount in usage.items():
             self.usage[key] = self.usage.get(key, 0) + amount
 
 
@@ -79,7 +89,7 @@ class QueueCounts:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._usages: dict[str, tuple[Reservation, Mapping[str, int], Usage]] = {}
+        self._usages: dict[str, tuple[Reservation, Mapping[str, int], Mapping[FlavorResource, int]]] = {}
         self._tree: tuple[Policy, QuotaTree] | None = None
         self._last = Counts()
         self._taken_at = float("-inf")
@@ -133,21 +143,21 @@ class QueueCounts:
     ) -> None:
         job = self._view.jobs.get(reservation.uid)
         label = "" if job is None else job.queue_label or ""
-        part = QueueTotals(0, 1, 0 if reservation.stopping else 1, self._usage(reservation))
+        usage, admitted = self._usage(reservation), not reservation.stopping
         for totals in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
             if totals is not None:
-                totals.add(part)
+                totals.hold(usage, admitted=admitted)
         gone = "" if reservation.queue in queues else reservation.queue or ""
         above = heir(gone, self._view.policy.cohorts, queues)
         if above is not None:
-            (queues.get(above) or inherited.setdefault(above, QueueTotals())).add(part)
+            (queues.get(above) or inherited.setdefault(above, QueueTotals())).hold(usage, admitted=admitted)
 
-    def _usage(self, reservation: Reservation) -> Usage:
+    def _usage(self, reservation: Reservation) -> Mapping[FlavorResource, int]:
         given_back = self._view.given_back(reservation)
         known = self._usages.get(reservation.uid)
         if known is not None and known[0] is reservation and known[1] == given_back:
             return known[2]
-        usage = reservation.usage(given_back)
+        usage = interned(reservation.usage(given_back))
         self._usages[reservation.uid] = (reservation, given_back, usage)
         return usage
 

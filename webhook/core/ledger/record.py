@@ -49,16 +49,16 @@ class ReservedPodSet:
     name: str
     count: int
     price: PodPrice
-    flavors: Mapping[str, str] = field(default_factory=dict)
+    flavors: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Resource name to flavor, for the resources the queue accounts."""
     charge: Mapping[str, int] | None = None
     """What one pod is charged to the queue, where that differs from its price (transformed or excluded resources)."""
     job: str = ""
     """Uid of the job that it belongs to, where an ensemble's reservation is taken as one."""
-    places: Mapping[str, int] = field(default_factory=dict)
+    places: Mapping[str, int] = field(default_factory=lambda: NOTHING)
     """Node to pods, as they were allotted when it was admitted, in order of their ranks; empty where nobody knew, or
     there are too many."""
-    domain: Mapping[str, str] = field(default_factory=dict)
+    domain: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Labels of the nodes that alone its pods may go to, where it has to be in one domain."""
     unknown: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     """What another release wrote of it besides the rest; kept until the pod set is made again."""
@@ -254,14 +254,14 @@ class Ledger:
 
     epoch: int = 0
     seq: int = 0
-    entries: Mapping[str, Reservation] = field(default_factory=dict)
-    claims: Mapping[str, Claim] = field(default_factory=dict)
+    entries: Mapping[str, Reservation] = field(default_factory=lambda: NOTHING)
+    claims: Mapping[str, Claim] = field(default_factory=lambda: NOTHING)
     """By the engine's uid of the gang that claims."""
-    bookings: Mapping[str, Booked] = field(default_factory=dict)
+    bookings: Mapping[str, Booked] = field(default_factory=lambda: NOTHING)
     """By the engine's uid of the head; as of the last write that something else was reason for."""
-    pages: Mapping[str, str] = field(default_factory=dict)
+    pages: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Name to uid of each object besides the index that holds entries; none while all of them fit there."""
-    seen: Mapping[str, int] = field(default_factory=dict)
+    seen: Mapping[str, int] = field(default_factory=lambda: NOTHING)
     """Of one object alone: the last writes of others that its writer knew to be stored, as ``witness`` names them."""
 
     @property

@@ -16,6 +16,7 @@ from webhook.core.assignment.flavors import Mode
 from webhook.core.assignment.preemption import Candidate, Variant
 from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
 from webhook.core.model.gang import Gang
+from webhook.core.model.interning import interned
 from webhook.core.model.policy import StopPolicy
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.notation.amounts import FlavorResource
@@ -358,7 +359,7 @@ def charge(
     preemptible, reservation = state.policy.may_be_preempted(gang, queue.name), planned
     if reservation.preemptible is not preemptible:
         reservation = replace(planned, preemptible=preemptible)
-    state.allocations.put(Allocation(reservation, amounts, gang))
+    state.allocations.put(Allocation(reservation, interned(amounts), gang))
     state.stopped_for_share.pop(gang.uid, None)
     state.pending.admitted_beside(queue, gang.priority)
     state.usage.charge(queue, gang, amounts)

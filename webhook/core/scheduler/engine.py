@@ -17,6 +17,7 @@ from typing import Final
 from webhook.core.assignment.request import compile_request
 from webhook.core.ledger.record import Booked, Claim, Reservation
 from webhook.core.model.gang import Gang
+from webhook.core.model.interning import interned
 from webhook.core.model.policy import Policy, Queue
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.capacity import Capacity
@@ -93,7 +94,7 @@ class Engine:
         known = state.allocations.by_uid.get(uid)
         waiting = state.forget(uid)
         gang = gang or waiting or (None if known is None else known.gang)
-        allocation = Allocation(reservation, reservation.usage(reclaimed), gang, reclaimed)
+        allocation = Allocation(reservation, interned(reservation.usage(reclaimed)), gang, reclaimed)
         if known is not None and uid in state.allocations.stopping and reservation.stopping is None:
             state.renounce(uid)
         elif known is not None and known.tells(allocation):

@@ -6,6 +6,7 @@ still takes them as untrusted text.
 """
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Any
 
 import orjson
@@ -137,7 +138,7 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             uid=uid,
             epoch=int(record["epoch"]),
             seq=int(record["seq"]),
-            queue=None if queue is None else str(queue),
+            queue=None if queue is None else intern(str(queue)),
             counts=_counts(record["counts"]),
             flavors=_texts_by_set(record.get("flavors", {})),
             since_seconds=float(record.get("since", 0)),

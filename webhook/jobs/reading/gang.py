@@ -7,6 +7,7 @@ as its owner wrote it, so that a stale node selector decides nothing.
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
+from sys import intern
 from typing import Any, Final, NamedTuple
 
 from webhook.core.model.gang import Gang, PodSet
@@ -121,7 +122,7 @@ def _gang(
     admission: Admission | None,
     requeue: Requeue | None,
 ) -> Gang:
-    namespace, admitted = text(metadata.get("namespace")), admission is not None
+    namespace, admitted = intern(text(metadata.get("namespace"))), admission is not None
     if len({site.name for site in sites}) < len(sites):
         raise Unreadable(", ".join(site.name for site in sites), "", "two pod sets have one name", "rename one")
     undo = None if requeue is None else requeue.undo

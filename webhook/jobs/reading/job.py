@@ -4,6 +4,7 @@ Pure, and total: odd input becomes a ``problem``.
 """
 
 from collections.abc import Mapping, Sequence
+from sys import intern
 from typing import Any, Final
 
 import orjson
@@ -59,7 +60,7 @@ def read(
     return JobRecord(
         kind=kind.key,
         version=kind.version,
-        namespace=text(metadata.get("namespace")),
+        namespace=intern(text(metadata.get("namespace"))),
         name=text(metadata.get("name")),
         uid=uid,
         resource_version=integer(metadata.get("resourceVersion")),

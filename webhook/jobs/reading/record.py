@@ -262,6 +262,16 @@ class JobRecord:
         """What a start of it asks: the gang that its owner wrote, less the pods that it is spared."""
         return None if self.gang is None else self.gang.without(self.spared)
 
+    def share_with(self, earlier: "JobRecord") -> None:
+        """Take what is equal in an earlier record of this object from there: others may hold on to that for long.
+
+        The engine does, to the gang that it admitted, and maps do, to the names by which it was first put there.
+        """
+        for name in ("uid", "namespace", "name", "queue_label", "gang", "admission", "templates"):
+            mine, its = getattr(self, name), getattr(earlier, name)
+            if mine is not its and mine == its:
+                object.__setattr__(self, name, its)
+
     def given_back(self, reservation: Reservation) -> Mapping[str, int]:
         """Return how many pods of each set of its ``reservation`` will not run again.
 
