@@ -365,7 +365,7 @@ class Informer(Generic[R]):
         """
         took_seconds = asyncio.get_running_loop().time() - self._list_asked_seconds
         seconds = max(usual_seconds, min(took_seconds / AUDIT_SHARE, usual_seconds * AUDITS_LEFT_OUT_MAX))
-        return seconds * self._rng.uniform(1 - AUDIT_SPREAD, 1 + AUDIT_SPREAD)
+        return seconds * (1 + self._rng.uniform(-AUDIT_SPREAD, AUDIT_SPREAD))
 
     def _note_synced(self) -> None:
         if not self.synced.is_set():
