@@ -53,10 +53,11 @@ REFUSALS_MIN: Final = 3
 LIST_TIMEOUT_SECONDS: Final = 60.0
 """One page of a big list on a busy server."""
 AUDIT_SHARE: Final = 0.01
-"""Of a process's time goes into audits of one resource at most, unless a list takes very long."""
-AUDITS_LEFT_OUT_MAX: Final = 10
+"""So much of a process's time goes into audits of one resource at most, unless a list takes very long."""
+AUDIT_INTERVALS_MAX: Final = 10
+"""So many intervals after the last list there is an audit all the same: it finds what a watch has missed."""
 AUDIT_SPREAD: Final = 0.2
-"""Processes that start together do not list together for long."""
+"""So far an audit may be off its interval: processes that start together do not list together for long."""
 
 
 @dataclass(slots=True)
@@ -364,7 +365,7 @@ class Informer(Generic[R]):
         Where there is much, all processes at once would keep the API server and themselves from everything else.
         """
         took_seconds = asyncio.get_running_loop().time() - self._list_asked_seconds
-        seconds = max(usual_seconds, min(took_seconds / AUDIT_SHARE, usual_seconds * AUDITS_LEFT_OUT_MAX))
+        seconds = max(usual_seconds, min(took_seconds / AUDIT_SHARE, usual_seconds * AUDIT_INTERVALS_MAX))
         return seconds * (1 + self._rng.uniform(-AUDIT_SPREAD, AUDIT_SPREAD))
 
     def _note_synced(self) -> None:
