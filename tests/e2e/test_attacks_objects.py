@@ -21,9 +21,11 @@ from tests.e2e.controlplane.install import NAMESPACE, Installation
 from tests.e2e.kubectl import Kubectl, KubectlError, stays, wait_until
 from tests.e2e.objects import job, jobset, pod_template
 from tests.e2e.queues import QUEUE, give_queue, reservations
+from tests.e2e.test_metrics import value
 
 GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 ROLES = ("tutti-read", "tutti-reconciler")
+JOBSETS = "JobSet.jobset.x-k8s.io/v1alpha2"
 
 
 def nested(levels: int) -> str:
@@ -207,6 +209,8 @@ def test_a_kind_that_nobody_can_list_any_more_keeps_what_runs_of_it_and_gets_not
     owner.create(jobset("waits", 2, pod_template(), QUEUE))
     wait_until(lambda: "waits" in owner("get", "workloads"), what="another waits for room")
     with unconvertible(team.admin, "jobsets.jobset.x-k8s.io"):
+        # Who answers for the workloads may know before who decides.
+        wait_until(lambda: unread_by(breakable, JOBSETS) == len(breakable.replicas), what="every process says so")
         wait_until(lambda: "KindUnread" in why(owner, "waits"), timeout_seconds=60, what="its workload says why")
         owner.delete("job", "filler")
         stays(
@@ -220,6 +224,11 @@ def test_a_kind_that_nobody_can_list_any_more_keeps_what_runs_of_it_and_gets_not
     wait_until(lambda: len(owner.pods(f"{of}waits", phase="Running")) == 2, timeout_seconds=60, what="it starts")
     assert set(reservations(team.admin)) == {"runs", "waits"}
     assert all(replica.component.running for replica in breakable.replicas)
+
+
+def unread_by(tutti: Installation, feed: str) -> float:
+    """Return how many processes say that nobody lets them list a kind."""
+    return sum(value(tutti, "tutti_unread_kinds", kind=feed))
 
 
 def why(owner: Kubectl, name: str) -> str:
