@@ -180,7 +180,7 @@ class Load:
     def _is_held(self, namespace: str, name: str) -> bool:
         stored = stored_job(self._cluster, self.jobs[namespace, name], namespace, name)
         notes = {} if stored is None else stored["metadata"].get("annotations") or {}
-        return "its owner suspended it" in notes.get(names.REQUEUE, "")
+        return stored is not None and stored["metadata"]["uid"] in notes.get(names.HOLD, "")
 
     def lose(self, key: tuple[str, str]) -> bool:
         """Take note that somebody else deleted a job; return whether it was one of these."""
