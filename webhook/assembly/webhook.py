@@ -61,7 +61,7 @@ class _WebhookListener(Listener):
         """A pod that is seen is no longer pending."""
         seen = new or old
         if self.tally is not None and seen is not None:
-            self.tally.forget(seen.namespace, seen.uid)
+            self.tally.saw(seen.namespace, seen.uid, seen.created_seconds)
 
     def policy_changed(self) -> None:
         """Take the new policy."""

@@ -61,6 +61,7 @@ class PodRecord:
     """How many pods its group has in all, where it is one of Kueue's; 0 for any other."""
     priority: int = 0
     created_seconds: float = 0.0
+    """Its ``creationTimestamp``."""
     admission: str = ""
     """Text of the annotation that says with what a pod of a PodGroup was started."""
     unscheduled: str = ""

@@ -87,7 +87,7 @@ def decode(raw: bytes) -> PodRecord:
         group=group or "",
         group_size=size_of_group(said) if group else 0,
         priority=spec.get("priority") or 0 if group else 0,
-        created_seconds=seconds(metadata.creation_timestamp) if group else 0.0,
+        created_seconds=seconds(metadata.creation_timestamp),
         admission=own.get(names.ADMISSION, "") if group else "",
         unscheduled=_unscheduled(pod.status) if gang is not None else "",
         foreign_gates=_foreign_gates(spec) if gang is not None else (),

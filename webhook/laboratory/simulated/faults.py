@@ -53,7 +53,7 @@ class FaultRates:
     """A stream falls silent without being closed, until the reader gives up."""
     watch_paused: float = 0.0
     watch_pause_seconds: float = 1.0
-    """Most that a paused stream holds lines back; they then come in a burst."""
+    """Most that a stream holds back before a line; where lines come fast, such pauses add up."""
 
 
 CALM = FaultRates()

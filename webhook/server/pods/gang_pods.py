@@ -48,7 +48,8 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
         coming = rules.tally.of_pod_set(request.namespace, gang, pod_set, now, but=pod.uid)
         if there + coming < reserved.count:
             if not request.dry_run:
-                rules.tally.add(request.namespace, review.tally_key, cost, now, gang=gang, pod_set=pod_set)
+                made = review.created_seconds
+                rules.tally.add(request.namespace, review.tally_key, cost, now, made, gang=gang, pod_set=pod_set)
             return ALLOW
     return judge_loose(review, rules, cost, now)
 
@@ -131,7 +132,8 @@ def _take_allowance(review: PodReview, rules: PodRules, allowance: _Allowance, n
         )
         return deny(Refusal.BEYOND_RESERVATION, message, 429)
     if not review.request.dry_run:
-        rules.tally.add(namespace, review.tally_key, cost, now, gang=uid, pod_set=reserved.name)
+        made = review.created_seconds
+        rules.tally.add(namespace, review.tally_key, cost, now, made, gang=uid, pod_set=reserved.name)
     return ALLOW
 
 

@@ -18,5 +18,5 @@ def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) 
         return deny(Refusal.FENCED, why)
     if not request.dry_run and request.namespace in rules.view.namespaces:
         # Of a namespace that nobody has seen nothing is kept: it may be invented, and has nothing reserved yet.
-        tally.add(request.namespace, review.tally_key, cost, now)
+        tally.add(request.namespace, review.tally_key, cost, now, review.created_seconds)
     return ALLOW

@@ -13,6 +13,8 @@ from webhook.server.review.bounds import UID_CHARS_MAX
 from webhook.server.review.creators import Creators
 from webhook.server.review.pod_facts import PodFacts, read
 from webhook.server.review.settings import ReviewSettings
+from webhook.untyped import paths
+from webhook.untyped.values import seconds
 from webhook.wire.admission_review import ReviewRequest
 
 
@@ -42,6 +44,11 @@ class PodReview:
     def tally_key(self) -> str:
         """What a pod is remembered by that was let pass; a dry run or an old API server shows no uid."""
         return self.pod.uid or f"review {self.request.uid}"
+
+    @property
+    def created_seconds(self) -> float:
+        """When the API server took the pod in, by its own clock; 0 where it does not say so."""
+        return seconds(paths.find(self.pod.document, ("metadata", "creationTimestamp")))
 
 
 def read_review(request: ReviewRequest) -> PodReview | Answer:

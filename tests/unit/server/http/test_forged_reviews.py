@@ -175,7 +175,7 @@ def test_what_was_let_pass_ends_though_nobody_asks_about_its_namespace_again() -
     tally = Tally(lambda namespace, uid: False)
     for number in range(100):
         tally.add(f"team-{number}", "pod", price(), 0.0)
-    tally.add("team-a", "pod", price(), 6.0)
+    tally.add("team-a", "pod", price(), 15.0)
     assert len(tally) == 1
 
 

@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -126,11 +127,12 @@ def test_a_replica_that_joins_and_finds_nobody_decides_itself() -> None:
 def test_the_tally_holds_exactly_what_was_let_pass_and_is_neither_seen_nor_old(steps: list[tuple[str, int]]) -> None:
     seen: set[str] = set()
     expected: dict[str, float] = {}
-    tally, now = Tally(lambda namespace, uid: uid in seen, expiry_seconds=5.0), 0.0
+    tally, now = Tally(lambda namespace, uid: uid in seen), 0.0
+    tally.saw("team-a", "made later", 1003.0)
     for step, number in steps:
         uid = f"pod-{number}"
         if step == "pass" and uid not in seen:
-            tally.add("team-a", uid, price(), now, gang="job-1", pod_set="main")
+            tally.add("team-a", uid, price(), now, 1000.0, gang="job-1", pod_set="main")
             expected[uid] = now + 5.0
         elif step == "see":
             seen.add(uid)
@@ -150,8 +152,24 @@ def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_silent() -> None:
     heard[0] = 11.0
     assert tally.of_pod_set("team-a", "job-1", "main", 100.0) == 1, "that may have been on its way before"
     heard[0] = 12.0
-    assert tally.of_pod_set("team-a", "job-1", "main", 14.9) == 1
-    assert tally.of_pod_set("team-a", "job-1", "main", 15.0) == 0, "the pod was not stored"
+    assert tally.of_pod_set("team-a", "job-1", "main", 100.0) == 0, "the pod was not stored"
+
+
+def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_behind() -> None:
+    tally = Tally(lambda namespace, uid: False, lambda: inf)
+
+    def waits(now: float) -> bool:
+        tally.add("team-a", "pod", price(), 10.0, 1000.0, gang="job-1", pod_set="main")
+        return tally.of_pod_set("team-a", "job-1", "main", now) == 1
+
+    assert waits(24.9), "the watch speaks, but of nothing that was made later"
+    assert not waits(25.0), "nothing was made later, and no watch is so far behind"
+    tally.saw("team-b", "another", 1002.0)
+    assert waits(24.9), "both may be of the same second, by clocks that differ"
+    tally.saw("team-b", "another", 1003.0)
+    tally.saw("team-b", "an old one", 990.0)
+    assert waits(14.9), "a pod made later may be stored first"
+    assert not waits(15.0)
 
 
 # -- two replicas
