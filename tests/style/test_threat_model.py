@@ -41,7 +41,8 @@ def test_each_attack_in_the_tables_names_its_test() -> None:
 
 
 TOLD = (
-    f"anything {tally.EXPIRY_SECONDS:.0f} s or more after the review; at most {tally.ENTRIES_MAX:,} pods per namespace",
+    f"freed {tally.BEHIND_SECONDS:.0f} s after the review, or {tally.EXPIRY_SECONDS:.0f} s after it where",
+    f"is silent it is kept; at most {tally.ENTRIES_MAX:,} pods per namespace",
     f"per namespace and {tally.ENTRIES_IN_ALL_MAX:,} in all",
     f"read no deeper than {LEVELS_MAX} levels",
     f"one of more than {groups.PODS_MAX:,} pods waits",
