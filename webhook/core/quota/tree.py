@@ -18,6 +18,7 @@ taken.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from weakref import ref
 
 from webhook.core.model.policy import Cohort, Policy, Queue, Quota, ResourceGroup
 from webhook.core.notation.amounts import FlavorResource
@@ -36,9 +37,13 @@ def for_people(amounts: AmountsByFlavor) -> dict[str, int]:
     return total
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Vertex:
-    """A queue or a cohort with everything that follows from the policy alone."""
+    """A queue or a cohort with everything that follows from the policy alone.
+
+    It keeps who is above it, and only its tree keeps those below: the vertices of a tree that another one has followed
+    go when nothing refers to them, without the garbage collector, which seldom looks (``gc_pauses``).
+    """
 
     name: str
     is_queue: bool
@@ -48,7 +53,7 @@ class Vertex:
     reclaimable: bool = True
     """What a queue borrows may be taken back by reclaiming."""
     parent: "Vertex | None" = None
-    children: list["Vertex"] = field(default_factory=list)
+    _children: list["ref[Vertex]"] = field(default_factory=list)
     height: int = 0
     """Distance to the deepest leaf below; 0 for a queue."""
     subtree: dict[FlavorResource, int] = field(default_factory=dict)
@@ -63,16 +68,21 @@ class Vertex:
     """What ``potential`` found before: the policy of a vertex never changes."""
     _indexes: tuple[int, ...] = ()
     """Those of the vertex and all below it, once somebody asked."""
-    root: "Vertex" = field(init=False, repr=False)
-    """The top of this vertex's tree."""
-    _path: tuple["Vertex", ...] = field(init=False, repr=False)
+    _above: tuple["Vertex", ...] = field(default=(), repr=False)
 
-    def __post_init__(self) -> None:
-        self.root, self._path = self, (self,)
+    @property
+    def root(self) -> "Vertex":
+        """The top of this vertex's tree."""
+        return self._above[-1] if self._above else self
+
+    @property
+    def children(self) -> list["Vertex"]:
+        """Those right below, as long as the tree is kept that they are of."""
+        return [child for each in self._children if (child := each()) is not None]
 
     def path(self) -> tuple["Vertex", ...]:
         """Return this vertex and its ancestors, upwards."""
-        return self._path
+        return (self, *self._above)
 
     def below(self) -> Iterator["Vertex"]:
         """Yield this vertex and its descendants, parents first."""
@@ -168,7 +178,7 @@ class QuotaTree:
             # A cycle of cohorts is cut here; the dialect has deactivated every queue below it.
             return
         vertex.parent = parent
-        parent.children.append(vertex)
+        parent._children.append(ref(vertex))
 
 
 def _same(left: Vertex, right: Vertex) -> bool:
@@ -204,7 +214,7 @@ def _quotas(groups: Iterable[ResourceGroup]) -> Iterator[tuple[FlavorResource, Q
 def _settle(vertex: Vertex) -> None:
     """Compute what follows from who is above, and from the quotas, children first."""
     if vertex.parent is not None:
-        vertex.root, vertex._path = vertex.parent.root, (vertex, *vertex.parent.path())
+        vertex._above = vertex.parent.path()
     for child in vertex.children:
         _settle(child)
     vertex.height = 1 + max((child.height for child in vertex.children), default=-1)
