@@ -350,7 +350,8 @@ class Feeds:
         if old is None or new is None or before != labels:
             self.listener.namespace_changed(name)
 
-    def _pod_group(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+    def _pod_group(self, feed: str, old: Plain | None, new: Plain | None) -> None:
+        self.kept.keep(feed, old, new)
         changed = new or old
         assert changed is not None
         key = (changed.namespace, changed.name)
@@ -469,8 +470,9 @@ class Feeds:
 
     def pod_group_object(self, record: PodGroupRecord) -> Mapping[str, Any] | None:
         """Return the PodGroup that ``record`` was read from, if it is still there."""
-        found = self.informers[f"podgroups.{record.generation}"].get(record.namespace, record.name)
-        return None if found is None else found.document
+        feed = f"podgroups.{record.generation}"
+        found = self.informers[feed].get(record.namespace, record.name)
+        return None if found is None else self.kept.document(feed, found)
 
     def _relist_jobs(self, keys: Container[str] | None = None, namespace: str | None = None) -> None:
         """Read all jobs again, or those of the kinds with these keys, or those that have objects in a namespace."""

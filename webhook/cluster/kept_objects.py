@@ -20,10 +20,15 @@ class KeptObjects:
     """Feed name to uid to object."""
     _in_order: dict[tuple[str, ...], list[Mapping[str, Any]]] = field(default_factory=dict)
     """What ``documents`` says until one of these feeds changes: it is asked every second, of thousands of queues."""
+    _read: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """Feed and uid to what the object says, of those that somebody asked for."""
 
     def keep(self, feed: str, old: Plain | None, new: Plain | None) -> None:
         """Take note of a change."""
         self._in_order = {feeds: known for feeds, known in self._in_order.items() if feed not in feeds}
+        for each in (old, new):
+            if each is not None:
+                self._read.pop((feed, each.uid), None)
         table = self.by_feed.setdefault(feed, {})
         if new is not None:
             table[new.uid] = new
@@ -34,10 +39,17 @@ class KeptObjects:
         """Return the objects of some feeds, by namespace and name. The list is not to be changed."""
         known = self._in_order.get(feeds)
         if known is None:
-            kept = [item for feed in feeds for item in self.by_feed.get(feed, {}).values()]
-            kept.sort(key=lambda item: (item.namespace, item.name, item.uid))
-            known = self._in_order[feeds] = [item.document for item in kept]
+            kept = [(feed, item) for feed in feeds for item in self.by_feed.get(feed, {}).values()]
+            kept.sort(key=lambda each: (each[1].namespace, each[1].name, each[1].uid))
+            known = self._in_order[feeds] = [self.document(feed, item) for feed, item in kept]
         return known
+
+    def document(self, feed: str, item: Plain) -> Mapping[str, Any]:
+        """Return what an object says that is kept: read once, however often somebody asks."""
+        key = feed, item.uid
+        if key not in self._read:
+            self._read[key] = item.document
+        return self._read[key]
 
     def read_context(self, view: View, config: Config) -> ReadContext:
         """Return what jobs are read with as of now."""

@@ -1,10 +1,10 @@
 """Keeps the ledger of a View as it is stored: index and pages, put together whenever either was read."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Final
 
+import orjson
 import structlog
 
 from webhook.cluster.ledger_book import LedgerBook, newer
@@ -13,14 +13,27 @@ from webhook.cluster.view import View
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Changes, Ledger
 from webhook.core.ledger.text import LedgerCorrupt
+from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
-from webhook.kube.plain import Plain, plain
+from webhook.kube.plain import Plain
 from webhook.untyped import paths
+from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
 
 APART_SECONDS_PER_PAGE: Final = 0.0002
 """How long changes of pages gather before they are put together, for each page: 20 ms at 10,000 gangs."""
+
+
+@frozen
+class StoredPage:
+    """One page of the ledger as it is stored."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: int
+    data: Mapping[str, str]
 
 
 class LedgerFeed:
@@ -52,22 +65,25 @@ class LedgerFeed:
 
     def index_changed(self, _feed: str, _old: Plain | None, new: Plain | None) -> None:
         """Take in the index. Before the first ledger is written it holds only the lease."""
+        document = {} if new is None else new.document
         if new is not None:
-            lease = paths.find(new.document, ("metadata", "annotations", names.LEASE_ANNOTATION))
+            lease = paths.find(document, ("metadata", "annotations", names.LEASE_ANNOTATION))
             self._index_seen(new.resource_version, lease if isinstance(lease, str) else None)
-        self._book.index = None if new is None else new.document.get("data") or None
+        self._book.index = document.get("data") or None
         self._read_soon()
 
-    def read_page(self, raw: bytes) -> Plain:
+    def read_page(self, raw: bytes) -> StoredPage:
         """Return a page as it is stored, with no text that is kept already: another entry of it is what changes."""
-        found = plain(raw)
-        kept = self.decoder(found.name).kept(found.document.get("data") or {})
-        return replace(found, document={**found.document, "data": kept})
+        document = orjson.loads(raw)
+        metadata = document["metadata"]
+        name, data = metadata["name"], document.get("data") or {}
+        version = version_number(metadata["resourceVersion"])
+        return StoredPage(metadata["uid"], metadata["namespace"], name, version, self.decoder(name).kept(data))
 
-    def page_changed(self, _feed: str, old: Plain | None, new: Plain | None) -> None:
+    def page_changed(self, _feed: str, old: StoredPage | None, new: StoredPage | None) -> None:
         """Take in one page."""
         if new is not None:
-            self._book.pages[new.name] = Found(new.uid, new.document.get("data") or {})
+            self._book.pages[new.name] = Found(new.uid, new.data)
             self._listener().page_read(new.name, new.resource_version)
         elif old is not None:
             self._book.pages.pop(old.name, None)

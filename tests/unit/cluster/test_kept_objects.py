@@ -11,7 +11,7 @@ from webhook.kube.plain import Plain, plain
 
 
 def stored(name: str, uid: str, says: int = 0) -> Plain:
-    return Plain(uid, "ns", name, 1, {"name": name, "says": says})
+    return Plain(uid, "ns", name, 1, orjson.dumps({"name": name, "says": says}))
 
 
 def told(kept: KeptObjects, *feeds: str) -> list[tuple[str, int]]:
@@ -50,3 +50,13 @@ def test_a_train_job_is_read_with_the_runtime_that_it_names(place: dict[str, str
     reference = {"runtimeRef": {"kind": kind, "name": "torch-distributed"}}
     job = {"metadata": {"namespace": "ns"}, "spec": reference}
     assert runtime_of(job, kept.read_context(View(), Config()))["spec"] == runtime["spec"]
+
+
+def test_what_an_object_says_is_read_once_until_it_says_something_else() -> None:
+    kept, first, second = KeptObjects(), stored("a", "1"), stored("a", "1", says=7)
+    kept.keep("queues", None, first)
+    assert kept.document("queues", first) is kept.documents("queues")[0]
+    kept.keep("queues", first, second)
+    assert kept.document("queues", second) == {"name": "a", "says": 7}
+    kept.keep("queues", second, None)
+    assert told(kept, "queues") == []

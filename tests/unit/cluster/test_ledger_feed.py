@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.controllers.ledger.keepers import reservation
 from webhook.cluster.ledger_book import LedgerBook
-from webhook.cluster.ledger_feed import APART_SECONDS_PER_PAGE, LedgerFeed
+from webhook.cluster.ledger_feed import APART_SECONDS_PER_PAGE, LedgerFeed, StoredPage
 from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
 from webhook.core.ledger import text
@@ -49,8 +49,10 @@ class Stage:
 
     def store(self, name: str, data: Mapping[str, str]) -> None:
         """Have an object read with ``data``."""
-        new = Plain(name, "tutti-system", name, 1, {"data": data})
-        (self.feed.index_changed if name == "index" else self.feed.page_changed)("", None, new)
+        if name == "index":
+            self.feed.index_changed("", None, Plain(name, "tutti-system", name, 1, orjson.dumps({"data": data})))
+        else:
+            self.feed.page_changed("", None, StoredPage(name, "tutti-system", name, 1, data))
 
     def write(self, page: str, seq: int, uids: list[str], queue: str | None = None) -> None:
         """Have a page read that holds gangs ``uids``."""
@@ -120,9 +122,9 @@ async def test_a_page_that_is_read_again_keeps_the_texts_that_were_known() -> No
     stage, kept = Stage(), list[Mapping[str, str]]()
     for seq, uids in ((2, ["a", "b"]), (3, ["a", "b", "c"])):
         entries = {uid: reservation(uid) for uid in uids}
-        metadata = {"uid": "page-0", "name": "page-0", "resourceVersion": f"{seq}"}
+        metadata = {"uid": "page-0", "namespace": "ns", "name": "page-0", "resourceVersion": f"{seq}"}
         page = stage.feed.read_page(orjson.dumps({"metadata": metadata, "data": text.encode(Ledger(1, seq, entries))}))
-        kept.append(page.document["data"])
+        kept.append(page.data)
         stage.feed.page_changed("", None, page)
         await asyncio.sleep(1)
     assert stage.view.ledger.entries.keys() >= {"a", "b", "c"}

@@ -18,6 +18,7 @@ from webhook.jobs.pricing.host_ports import host_ports
 from webhook.jobs.pricing.pod_requests import named, price, with_limit_range_defaults
 from webhook.jobs.reading.record import Admission
 from webhook.untyped import paths
+from webhook.untyped.kept_text import kept_text
 from webhook.untyped.values import items, mapping, mappings, text
 
 _TOPOLOGIES: Final = (names.REQUIRED_TOPOLOGY, names.PREFERRED_TOPOLOGY, names.UNCONSTRAINED_TOPOLOGY)
@@ -141,7 +142,7 @@ def _price(spec: Mapping[str, Any], namespace: str, context: ReadContext) -> Pod
     runtime = context.runtime_classes.get(named(spec, "runtimeClassName"))
     overhead = None if runtime is None else runtime.overhead
     try:
-        text, added = orjson.dumps(spec), orjson.dumps(overhead)
+        text, added = kept_text(spec), kept_text(overhead)
     except TypeError:
         text = added = b""  # No JSON, which no API server sends.
     if not text or len(text) + len(added) > PRICED_BYTES_MAX:

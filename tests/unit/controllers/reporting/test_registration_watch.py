@@ -141,9 +141,9 @@ async def test_states_that_came_and_went_while_nobody_watched_show_in_the_genera
     async with watched() as seen:
         before = seen.watch._last[KIND]
         assert before is not None
-        stored: dict[str, Any] = copy.deepcopy(dict(before.document))
+        stored: dict[str, Any] = dict(before.document)
         stored["metadata"]["generation"] += 3
-        changed = replace(before, resource_version=before.resource_version + 1, document=stored)
+        changed = replace(before, resource_version=before.resource_version + 1, text=orjson.dumps(stored))
         seen.watch._changed(KIND, before, changed)
         await asyncio.sleep(1)
         assert seen.told == [
