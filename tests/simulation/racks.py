@@ -25,6 +25,10 @@ def labels_of(node: int) -> dict[str, str]:
     return {**POOL, RACK: f"r{node // 2}"}
 
 
+def _rack_of(node: str) -> str:
+    return labels_of(int(node.removeprefix("node-")))[RACK]
+
+
 def asked(rng: Random, pods: int) -> dict[str, str]:
     """Return annotations of a pod set of so many pods."""
     kinds = ({names.REQUIRED_TOPOLOGY: RACK}, {names.PREFERRED_TOPOLOGY: RACK})
@@ -35,20 +39,32 @@ def asked(rng: Random, pods: int) -> dict[str, str]:
 def without_rack(nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservations: Iterable[Reservation]) -> int:
     """Return how many pods are to come that have to be in one rack, and find no room there: others landed in it whose
     room was kept elsewhere, and that is others' by then. ``nodes`` are their GPUs, of which each pod takes one.
+
+    For a gang that is being stopped nobody who may go elsewhere gives up a place that it was given in that rack.
     """
-    left, to_come, bound = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
+    left, bound = Counter[str](), Counter[tuple[str, str]]()
+    to_come, stopping, anywhere = Counter[str](), Counter[str](), Counter[str]()
     for number, gpus in enumerate(nodes):
         left[labels_of(number)[RACK]] += gpus
     for pod in pods:
         labels, node = pod["metadata"]["labels"], pod["spec"].get("nodeName")
         if node:
-            left[labels_of(int(node.removeprefix("node-")))[RACK]] -= 1
+            left[_rack_of(node)] -= 1
             bound[labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")] += 1
     for reservation in reservations:
         for pod_set in reservation.pod_sets:
-            if RACK in pod_set.domain:
-                to_come[pod_set.domain[RACK]] += max(0, pod_set.count - bound[reservation.uid, pod_set.name])
-    return sum(max(0, count - max(0, left[rack])) for rack, count in to_come.items())
+            missing = max(0, pod_set.count - bound[reservation.uid, pod_set.name])
+            if RACK not in pod_set.domain:
+                for node, count in pod_set.places.items():
+                    anywhere[_rack_of(node)] += min(count, missing)
+                continue
+            to_come[pod_set.domain[RACK]] += missing
+            if reservation.stopping is not None:
+                stopping[pod_set.domain[RACK]] += missing
+    return sum(
+        max(count - max(0, left[rack]), min(stopping[rack], count + anywhere[rack] - max(0, left[rack])), 0)
+        for rack, count in to_come.items()
+    )
 
 
 class Racks:
@@ -69,7 +85,7 @@ class Racks:
         self._seen.get(key, {}).pop(event.current.uid, None)
         ended = event.type == "DELETED" or pod["status"].get("phase") in ("Succeeded", "Failed")
         if node and not ended and names.REQUIRED_TOPOLOGY in (metadata.get("annotations") or {}):
-            self._seen.setdefault(key, {})[event.current.uid] = labels_of(int(node.removeprefix("node-")))[RACK]
+            self._seen.setdefault(key, {})[event.current.uid] = _rack_of(node)
 
     def torn(self) -> str:
         """Return which pod set is in two racks, if any is; otherwise nothing."""
