@@ -5,14 +5,15 @@ compared, and a replica knows which ones it gave out itself. A watch that comes 
 seconds again, because that replica may have noticed the same change a little later. Deletions are remembered up to a
 bound; a watch from before that is refused and lists again, as Kubernetes does with 410.
 
-A document is kept as JSON text without its version, which is written in when it is read: ten thousand parsed documents
-would be most of the process.
+A document is kept as JSON text without its version, which is written in when it is read, and packed: twenty thousand
+would be most of the process if they were parsed, and a tenth of it as mere text.
 """
 
 import asyncio
+import zlib
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -43,15 +44,17 @@ class Document:
     """One document as it stands, or stood when it went away."""
 
     resource: str
-    text: bytes
-    """JSON of the members of metadata and all that follows, without the opening."""
+    packed: bytes
+    """JSON of the members of metadata and all that follows, without the opening, packed by the words of its shelf."""
+    words: bytes
     version: int
     created_version: int
     deleted: bool = False
 
     def render(self) -> bytes:
         """Return the whole document as JSON."""
-        return b'%b{"resourceVersion":"%d",%b' % (_HEADS[self.resource], self.version, self.text)
+        text = _unpacked(self.packed, self.words)
+        return b'%b{"resourceVersion":"%d",%b' % (_HEADS[self.resource], self.version, text)
 
     def parse(self) -> dict[str, Any]:
         """Return the whole document."""
@@ -65,10 +68,21 @@ _HEADS: Final = {
 }
 
 
+def _packed(text: bytes, words: bytes) -> bytes:
+    packer = zlib.compressobj(zlib.Z_BEST_SPEED, zdict=words)
+    return packer.compress(text) + packer.flush()
+
+
+def _unpacked(packed: bytes, words: bytes) -> bytes:
+    return zlib.decompressobj(zdict=words).decompress(packed)
+
+
 @dataclass(slots=True)
 class _Shelf:
     """The documents of one resource."""
 
+    words: bytes = b""
+    """The first of them: most of what another one says stands there too, so that it takes a quarter of its length."""
     standing: dict[str, dict[str, Document]] = field(default_factory=dict)
     """By namespace and name."""
     log: dict[Key, Document] = field(default_factory=dict)
@@ -99,11 +113,14 @@ class WatchCache:
         # The opening brace of metadata goes: the version is written in its place.
         text = orjson.dumps({name: part for name, part in document.items() if name not in ("apiVersion", "kind")})
         text = text[len(b'{"metadata":{') :]
+        shelf.words = shelf.words or text
+        packed = _packed(text, shelf.words)
         known = shelf.standing.get(key.namespace, {}).get(key.name)
-        if known is not None and known.text == text:
+        if known is not None and known.packed == packed:
             return False
         version = self._next_version()
-        written = Document(key.resource, text, version, version if known is None else known.created_version)
+        created = version if known is None else known.created_version
+        written = Document(key.resource, packed, shelf.words, version, created)
         shelf.standing.setdefault(key.namespace, {})[key.name] = written
         self._note(shelf, key, written)
         return True
@@ -117,7 +134,7 @@ class WatchCache:
         if not shelf.standing[key.namespace]:
             del shelf.standing[key.namespace]
         version = self._next_version()
-        self._note(shelf, key, Document(key.resource, known.text, version, known.created_version, deleted=True))
+        self._note(shelf, key, replace(known, version=version, deleted=True))
         self._tombstones.append((key.resource, key, version))
         while len(self._tombstones) > TOMBSTONES_MAX:
             self._bury(*self._tombstones.popleft())
