@@ -93,5 +93,8 @@ class PutBack:
         found = self._found
         if found is None or (self._name in found.pages and self._name not in ledger.pages):
             return True
+        if ledger.epoch == found.epoch:
+            # Who led when it was put there may not notice: what he still writes judges nothing.
+            self._found = ledger
         written = ledger.seq - found.seq > ledger.epoch - found.epoch
         return ledger.epoch > found.epoch and (written or ledger.entries != found.entries)
