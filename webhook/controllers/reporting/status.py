@@ -177,24 +177,26 @@ class StatusWriter:
 
     def _wanted_of(self, obj: Object, counts: Counts) -> _Wanted | None:
         policy, metadata = self.view.policy, obj["metadata"]
+        # Not the object: it would be kept until its status is written again.
+        stored = metadata.get("resourceVersion")
         group, _, version = str(obj["apiVersion"]).partition("/")
         match group, obj["kind"]:
             case (kueue.GROUP, "ClusterQueue") if self.with_kueue:
                 queue, tally = policy.queues.get(metadata["name"]), counts.queues.get(metadata["name"])
                 if queue is not None and tally is not None and queue.dialect == kueue.DIALECT:
                     make = partial(cluster_queue_status, queue, tally)
-                    return _Wanted("clusterqueues", obj, (queue, tally, obj), make)
+                    return _Wanted("clusterqueues", obj, (queue, tally, stored), make)
             case (kueue.GROUP, "LocalQueue") if self.with_kueue:
                 key = (metadata["namespace"], metadata["name"])
                 local, tally = policy.local_queues.get(key), counts.local_queues.get(key)
                 if local is not None and tally is not None:
                     queue = policy.queues.get(local.queue)
                     make = partial(local_queue_status, local, queue, tally, version)
-                    return _Wanted("localqueues", obj, (local, queue, tally, obj), make)
+                    return _Wanted("localqueues", obj, (local, queue, tally, stored), make)
             case (elastic_quota_tree.GROUP, elastic_quota_tree.KIND):
                 if metadata["namespace"] == elastic_quota_tree.NAMESPACE:
                     make = partial(self._elastic_quota_tree, counts)
-                    return _Wanted("elasticquotatrees", obj, (policy, counts.queues, counts.inherited, obj), make)
+                    return _Wanted("elasticquotatrees", obj, (policy, counts.queues, counts.inherited, stored), make)
         return None
 
     def _elastic_quota_tree(self, counts: Counts) -> Status:
