@@ -90,7 +90,8 @@ def test_of_ten_single_gpu_pods_of_a_deployment_exactly_four_pass_beside_a_reser
         most = max(len(pods) for _, pods in watch.live())
         created = [change.item["metadata"]["labels"]["app"] for change in watch.changes if change.kind == "ADDED"]
     assert most == 4, "never more than four at any instant"
-    assert {name: created.count(name) for name in created} == {f"round-{number}": 4 for number in range(ROUNDS)}
+    # A ReplicaSet controller that has not heard yet that its set is being deleted replaces pods as they go.
+    assert {name for name in created if created.count(name) >= 4} == {f"round-{number}" for number in range(ROUNDS)}
     assert reserved(admin) == 4
 
 

@@ -42,7 +42,7 @@ def without_rack(nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservati
 
     For a gang that is being stopped nobody who may go elsewhere gives up a place that it was given in that rack.
     """
-    left, bound = Counter[str](), Counter[tuple[str, str]]()
+    left, bound, there = Counter[str](), Counter[tuple[str, str]](), Counter[tuple[str, str, str]]()
     to_come, stopping, anywhere = Counter[str](), Counter[str](), Counter[str]()
     for number, gpus in enumerate(nodes):
         left[labels_of(number)[RACK]] += gpus
@@ -50,13 +50,17 @@ def without_rack(nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservati
         labels, node = pod["metadata"]["labels"], pod["spec"].get("nodeName")
         if node:
             left[_rack_of(node)] -= 1
-            bound[labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")] += 1
+            whose = labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")
+            bound[whose] += 1
+            there[*whose, node] += 1
     for reservation in reservations:
         for pod_set in reservation.pod_sets:
             missing = max(0, pod_set.count - bound[reservation.uid, pod_set.name])
             if RACK not in pod_set.domain:
                 for node, count in pod_set.places.items():
-                    anywhere[_rack_of(node)] += min(count, missing)
+                    here = min(missing, max(0, count - there[reservation.uid, pod_set.name, node]))
+                    anywhere[_rack_of(node)] += here
+                    missing -= here
                 continue
             to_come[pod_set.domain[RACK]] += missing
             if reservation.stopping is not None:

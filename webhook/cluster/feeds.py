@@ -37,7 +37,7 @@ from webhook.cluster.listener import Listener
 from webhook.cluster.nodes import daemon_set, node
 from webhook.cluster.nodes.node import StoredNode
 from webhook.cluster.nodes.occupancy import Occupancy
-from webhook.cluster.read_again import changed_kinds, meaning
+from webhook.cluster.read_again import changed_kinds
 from webhook.cluster.unread import NEEDED, survey
 from webhook.cluster.view import View
 from webhook.config import Config
@@ -374,11 +374,9 @@ class Feeds:
         self.listener.pod_group_changed(*key)
 
     def _policy(self, feed: str, old: Plain | None, new: Plain | None) -> None:
-        self.kept.keep(feed, old, new)
-        if old is not None and new is not None and meaning(old.document) == meaning(new.document):
-            # The status of a queue changes with every count that is written into it.
-            return
-        self._recompile_soon()
+        # The status of a queue changes with every count that is written into it.
+        if self.kept.keep_changed(feed, old, new):
+            self._recompile_soon()
 
     def _recompile_soon(self) -> None:
         if self._jobs_running and self._recompile_timer is None:

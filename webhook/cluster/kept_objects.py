@@ -35,6 +35,18 @@ class KeptObjects:
         elif old is not None:
             table.pop(old.uid, None)
 
+    def keep_changed(self, feed: str, old: Plain | None, new: Plain | None) -> bool:
+        """Take note of a change; return whether the object means something else than before."""
+        before = None if old is None else self._read.get((feed, old.uid))
+        self.keep(feed, old, new)
+        if old is None or new is None:
+            return True
+        now = new.document
+        if before is not None:
+            # Whoever asked for it will ask again.
+            self._read[feed, new.uid] = now
+        return meaning(old.document if before is None else before) != meaning(now)
+
     def documents(self, *feeds: str) -> list[Mapping[str, Any]]:
         """Return the objects of some feeds, by namespace and name. The list is not to be changed."""
         known = self._in_order.get(feeds)

@@ -60,3 +60,22 @@ def test_what_an_object_says_is_read_once_until_it_says_something_else() -> None
     assert kept.document("queues", second) == {"name": "a", "says": 7}
     kept.keep("queues", second, None)
     assert told(kept, "queues") == []
+
+
+def test_a_change_of_a_status_alone_means_nothing_else_whether_somebody_had_asked_or_not() -> None:
+    def queue(used: int, quota: int) -> Plain:
+        document = {"kind": "ClusterQueue", "metadata": {}, "spec": {"quota": quota}, "status": {"used": used}}
+        return Plain("1", "", "a", used, orjson.dumps(document))
+
+    for asks in (False, True):
+        kept, first = KeptObjects(), queue(0, 4)
+        assert kept.keep_changed("queues", None, first)
+        for quota, used, changed in ((4, 1, False), (5, 2, True), (5, 3, False)):
+            if asks:
+                kept.documents("queues")
+            then = queue(used, quota)
+            assert kept.keep_changed("queues", first, then) is changed
+            assert kept.documents("queues")[0]["status"] == {"used": used}
+            first = then
+        assert kept.keep_changed("queues", first, None)
+        assert kept.documents("queues") == []

@@ -192,7 +192,7 @@ class StatusWriter:
                 if local is not None and tally is not None:
                     queue = policy.queues.get(local.queue)
                     make = partial(local_queue_status, local, queue, tally, version)
-                    return _Wanted("localqueues", obj, (local, queue, tally, stored), make)
+                    return _Wanted("localqueues", obj, (local, queue, tally, version, stored), make)
             case (elastic_quota_tree.GROUP, elastic_quota_tree.KIND):
                 if metadata["namespace"] == elastic_quota_tree.NAMESPACE:
                     make = partial(self._elastic_quota_tree, counts)

@@ -14,8 +14,8 @@ Three ways to be registered:
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple, TypeVar
 
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
@@ -24,6 +24,11 @@ from webhook.core.reasons.wake_keys import Freed, WakeKey
 
 BottleneckOrder = tuple[int, int, float, str]
 """Borrow level, negated priority, time, uid: as a cycle's entry order orders."""
+
+
+SPARE: Final = 16
+"""Entries of a heap that may be stale, however few live ones there are."""
+T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class Need(NamedTuple):
@@ -97,7 +102,8 @@ class WakeIndex:
         for key in stay.wake_on:
             self._at.setdefault(key, {})[eclass] = None
         for mark in stay.marks:
-            heappush(self._marks.setdefault(Freed(mark.vertex.index, mark.key), []), (mark.amount, ticket, eclass))
+            heap = self._marks.setdefault(Freed(mark.vertex.index, mark.key), [])
+            self._push(heap, (mark.amount, ticket, eclass), self._stale)
         if bottleneck is not None:
             self._stand_at(eclass, *bottleneck)
 
@@ -112,7 +118,7 @@ class WakeIndex:
         row = rows.get((spot, need.amount, local))
         if row is None or row.bottleneck is not bottleneck:
             row = rows[spot, need.amount, local] = _Row(bottleneck, need.amount)
-        heappush(row.heap, (order[1:], self._tickets, eclass))
+        self._push(row.heap, (order[1:], self._tickets, eclass), self._stale)
         if row.heap[0][1] == self._tickets:
             self._put_up(row)
 
@@ -135,7 +141,8 @@ class WakeIndex:
         if row.amount not in bottleneck.heaps:
             bottleneck.heaps[row.amount] = []
             insort(bottleneck.needs, row.amount)
-        heappush(bottleneck.heaps[row.amount], (stay.bottleneck[1], stay.ticket, row))
+        standing = (stay.bottleneck[1], stay.ticket, row)
+        self._push(bottleneck.heaps[row.amount], standing, lambda entry: entry[2].standing != entry[1])
 
     def also_on(self, eclass: EquivalenceClass, key: WakeKey) -> None:
         """Register an unschedulable class under one more key."""
@@ -237,6 +244,13 @@ class WakeIndex:
         for eclass, stay in self._stays.items():
             twin.mark_unschedulable(eclasses[eclass], stay.wake_on, stay.bottleneck, stay.marks)
         return twin
+
+    def _push(self, heap: list[T], entry: T, is_stale: Callable[[T], bool]) -> None:
+        """Put an entry on a heap. Stale ones go from its top alone, so where most are stale all of these go now."""
+        heappush(heap, entry)
+        if len(heap) > 2 * len(self._stays) + SPARE:
+            heap[:] = [each for each in heap if not is_stale(each)]
+            heapify(heap)
 
     def _stale(self, entry: tuple[object, int, EquivalenceClass]) -> bool:
         stay = self._stays.get(entry[2])

@@ -150,7 +150,7 @@ class Allocations:
 
     def rebase(self, tree: QuotaTree) -> None:
         """Charge everything to another tree: the policy changed. Promises at vertices that are gone lapse."""
-        self.usage, self._projected, self._ends = Usage(tree), None, {}
+        self.usage, self._projected, self._ends, self._borrowing = Usage(tree), None, {}, {}
         self.promises = {to: kept for to, kept in self.promises.items() if tree.queues.get(kept[0].name) is kept[0]}
         self.version += 1
         self._rebased, self._changed, self._gave_back = self.version, {}, {}

@@ -88,7 +88,10 @@ class Vertex:
         """Yield this vertex and its descendants, parents first."""
         yield self
         for child in self.children:
-            yield from child.below()
+            if child.is_queue:
+                yield child
+            else:
+                yield from child.below()
 
     def indexes(self) -> tuple[int, ...]:
         """Return the indexes of this vertex and its descendants."""

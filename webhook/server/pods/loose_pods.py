@@ -9,7 +9,7 @@ from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 def judge_loose(review: PodReview, rules: PodRules, cost: PodPrice, now: float) -> Answer:
     """Return whether there is room for a pod that costs ``cost``; remembers it in the tally."""
     request, tally = review.request, rules.tally
-    if tally.full(request.namespace):
+    if tally.full(request.namespace, now):
         return deny(Refusal.BUSY, "too many pods of this namespace were allowed and are not seen yet; try again", 429)
     also = [p.price for p in tally.pending(request.namespace, now, but=review.pod.uid) if p.gang is None]
     short = rules.view.fences.pod_shortfall(request.namespace, cost, also)

@@ -74,11 +74,7 @@ class Tally:
         pod_set: str = "",
     ) -> None:
         """Remember a pod that was let pass; a second review of the same pod counts once."""
-        if now_seconds - self._swept_seconds >= EXPIRY_SECONDS:
-            # Of a namespace that nobody asks about any more nothing would end otherwise.
-            self._swept_seconds = now_seconds
-            for each in list(self._passed):
-                self.pending(each, now_seconds)
+        self._sweep(now_seconds)
         passed = Passed(price, gang, pod_set, now_seconds, created_seconds)
         self._passed.setdefault(namespace, {})[uid] = passed
 
@@ -89,8 +85,9 @@ class Tally:
         if passed is not None and passed.pop(uid, None) is not None and not passed:
             del self._passed[namespace]
 
-    def full(self, namespace: str) -> bool:
+    def full(self, namespace: str, now_seconds: float) -> bool:
         """Return whether the namespace holds as many entries as are kept, or all together do."""
+        self._sweep(now_seconds)
         return len(self) >= ENTRIES_IN_ALL_MAX or len(self._passed.get(namespace, ())) >= ENTRIES_MAX
 
     def pending(self, namespace: str, now_seconds: float, but: str = "") -> list[Passed]:
@@ -109,8 +106,19 @@ class Tally:
         """Return how many of the pending pods belong to one set of a gang."""
         return sum(p.gang == gang and p.pod_set == pod_set for p in self.pending(namespace, now_seconds, but))
 
+    def _sweep(self, now_seconds: float) -> None:
+        """Drop what is over, in all namespaces: of one that nobody asks about any more nothing would end otherwise."""
+        if now_seconds - self._swept_seconds >= EXPIRY_SECONDS:
+            self._swept_seconds = now_seconds
+            for each in list(self._passed):
+                self.pending(each, now_seconds)
+
     def _is_over(self, pod: Passed, now_seconds: float) -> bool:
-        """Return whether the watch would have shown the pod by now, had it been stored."""
+        """Return whether the watch would have shown the pod by now, had it been stored.
+
+        Where API servers' clocks differ by more than ``SHOWN_SECONDS``, or another webhook holds a pod up for longer,
+        a pod that was created later may be shown before; so it never ends before ``EXPIRY_SECONDS``.
+        """
         age, silent = now_seconds - pod.since_seconds, pod.since_seconds + SHOWN_SECONDS > self._heard_seconds()
         if silent or age < EXPIRY_SECONDS:
             return False

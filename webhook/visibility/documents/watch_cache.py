@@ -22,6 +22,7 @@ from webhook.visibility.http.group import API_VERSION, RESOURCES
 
 REPLICA_BITS: Final = 10
 TOMBSTONES_MAX: Final = 10_000
+WORDS_BYTES_MAX: Final = 4096
 OVERLAP_MILLIS: Final = 5_000
 """What a watch is told again when its version is another replica's."""
 
@@ -82,7 +83,9 @@ class _Shelf:
     """The documents of one resource."""
 
     words: bytes = b""
-    """The first of them: most of what another one says stands there too, so that it takes a quarter of its length."""
+    """The first of them, as far as it is read at each packing: most of what another one says stands there too, so that
+    it takes a quarter of its length.
+    """
     standing: dict[str, dict[str, Document]] = field(default_factory=dict)
     """By namespace and name."""
     log: dict[Key, Document] = field(default_factory=dict)
@@ -113,7 +116,7 @@ class WatchCache:
         # The opening brace of metadata goes: the version is written in its place.
         text = orjson.dumps({name: part for name, part in document.items() if name not in ("apiVersion", "kind")})
         text = text[len(b'{"metadata":{') :]
-        shelf.words = shelf.words or text
+        shelf.words = shelf.words or text[:WORDS_BYTES_MAX]
         packed = _packed(text, shelf.words)
         known = shelf.standing.get(key.namespace, {}).get(key.name)
         if known is not None and known.packed == packed:

@@ -183,8 +183,10 @@ def test_the_tally_is_full_for_one_namespace_and_for_all() -> None:
     tally = Tally(lambda namespace, uid: False)
     for number in range(ENTRIES_MAX):
         tally.add("flooded", f"pod-{number}", price(), 0.0)
-    assert tally.full("flooded")
-    assert not tally.full("team-a")
+    assert tally.full("flooded", 1.0)
+    assert not tally.full("team-a", 1.0)
     for number in range(ENTRIES_IN_ALL_MAX - ENTRIES_MAX):
         tally.add(f"team-{number % 50}", f"pod-{number}", price(), 0.0)
-    assert tally.full("team-a")
+    assert tally.full("team-a", 14.9)
+    assert not tally.full("team-a", 20.0), "who is told that it is full adds nothing, and is to be told otherwise"
+    assert len(tally) == 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from webhook.core.model.gang import Requirement
 from webhook.core.model.policy import LabelSelector
 from webhook.visibility.documents import watch_cache as caches
-from webhook.visibility.documents.watch_cache import REPLICA_BITS, Expired, Key, WatchCache
+from webhook.visibility.documents.watch_cache import REPLICA_BITS, WORDS_BYTES_MAX, Expired, Key, WatchCache
 from webhook.visibility.http.selecting import Selection
 from webhook.visibility.http.watching import Watch, WatchRequest
 
@@ -306,3 +306,14 @@ async def test_what_changes_while_a_bookmark_is_on_its_way_comes_after_it() -> N
     cache.put(key("b"), document("b", 1))
     found += [json.loads(await anext(lines)) for _ in range(2)]
     assert [event["type"] for event in found] == ["ADDED", "BOOKMARK", "ADDED"]
+
+
+def test_a_first_document_however_long_is_not_read_again_with_every_other() -> None:
+    cache = WatchCache(lambda: 1_000.0)
+    for name, labels in (("long", {f"label-{number}": "x" for number in range(5_000)}), ("short", {})):
+        cache.put(Key("workloads", "team-a", name), {"metadata": {"name": name, "labels": labels}})
+    for name, count in (("long", 5_000), ("short", 0)):
+        found = cache.get(Key("workloads", "team-a", name))
+        assert found is not None
+        assert len(found.words) <= WORDS_BYTES_MAX
+        assert len(found.parse()["metadata"]["labels"]) == count
