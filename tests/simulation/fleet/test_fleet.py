@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 import pytest
 import structlog
 
+from tests.simulation.fleet.__main__ import drawn
 from tests.simulation.fleet.pace import LOOKS_MAX
 from tests.simulation.fleet.story import Story
 from tests.simulation.fleet.weathers import WEATHERS
@@ -15,6 +16,11 @@ from webhook.fleet.jobs.asking.choice import Choice
 
 pytestmark = pytest.mark.virtual_time
 SEEDS = 4
+FOUND = (
+    # A pod that had lost its owner when the backup was made, and was deleted between it and its restore.
+    2587003444,
+)
+"""Seeds that found something, each with what it was about."""
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +71,12 @@ async def test_a_hub_that_goes_round_and_round_is_noticed(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("seed", range(2))
 async def test_one_fault_that_lasts_has_the_end_that_was_promised_in_time(weather: str, seed: int) -> None:
     await WEATHERS[weather](seed, 1 + seed % 2).tell()
+
+
+@pytest.mark.parametrize("seed", FOUND)
+async def test_what_a_seed_once_found_is_mended(seed: int) -> None:
+    _, story = drawn(seed)
+    await story.tell()
 
 
 def test_a_seed_tells_the_same_story_in_another_process() -> None:

@@ -34,6 +34,23 @@ async def test_dependents_go_with_their_last_owner(client: Client) -> None:
     assert await client.names(CONFIGMAPS) == []
 
 
+async def test_what_lost_its_owner_before_a_backup_goes_after_it_was_restored(
+    cluster: SimulatedCluster, client: Client
+) -> None:
+    owner = await client.post(CONFIGMAPS, config_map("x"))
+    child = owned("child", owner)
+    child["metadata"]["finalizers"] = ["example.com/lingers"]
+    await client.post(CONFIGMAPS, child)
+    await client.delete(f"{CONFIGMAPS}/x")
+    backup = cluster.server.store.backup()
+    await asyncio.sleep(1)
+    assert "deletionTimestamp" in (await client.get(f"{CONFIGMAPS}/child"))["metadata"]
+    cluster.restore(backup)
+    assert "deletionTimestamp" not in (await client.get(f"{CONFIGMAPS}/child"))["metadata"]
+    await asyncio.sleep(1)
+    assert "deletionTimestamp" in (await client.get(f"{CONFIGMAPS}/child"))["metadata"]
+
+
 async def test_an_owner_of_the_same_name_but_another_uid_keeps_nothing(client: Client) -> None:
     old = await client.post(CONFIGMAPS, config_map("x"))
     await client.delete(f"{CONFIGMAPS}/x")

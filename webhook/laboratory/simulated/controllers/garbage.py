@@ -42,11 +42,21 @@ class GarbageCollector(Controller):
                     self.enqueue(("owner", *self._locate(stored, reference)))
             return
         self._known[stored.uid] = None
+        self._look_at(event.storage, stored, new=event.type == "ADDED")
+
+    def _look_at(self, storage: Storage, stored: Stored, *, new: bool) -> None:
         metadata = stored.object["metadata"]
-        if event.type == "ADDED" and metadata.get("ownerReferences"):
-            self.enqueue(("orphan?", event.storage, stored.key, stored.uid))
+        if new and metadata.get("ownerReferences"):
+            self.enqueue(("orphan?", storage, stored.key, stored.uid))
         if metadata.get("deletionTimestamp") and {ORPHAN, FOREGROUND} & set(metadata.get("finalizers") or ()):
-            self.enqueue(("owner", event.storage, stored.key, stored.uid))
+            self.enqueue(("owner", storage, stored.key, stored.uid))
+
+    def begin_again(self) -> None:
+        """Look at everything: what was about to be deleted when a backup was made is in no event after that."""
+        super().begin_again()
+        for storage in self.store.storages():
+            for stored in self.store.items(storage) if storage != _EVENTS else ():
+                self._look_at(storage, stored, new=True)
 
     def _locate(self, stored: Stored, reference: Json) -> tuple[Storage, Key, str]:
         resource = self.server.registry.of_kind(reference["apiVersion"], reference["kind"])

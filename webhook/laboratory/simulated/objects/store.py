@@ -131,6 +131,10 @@ class Store:
         shelf = self._shelves.get(storage)
         return None if shelf is None else shelf.namespaces.get(namespace, {}).get(name)
 
+    def storages(self) -> tuple[Storage, ...]:
+        """Return the kinds of which anything was stored, in the order of their first objects."""
+        return tuple(self._shelves)
+
     def items(self, storage: Storage, namespace: str | None = None) -> Iterator[Stored]:
         """Yield the objects of one namespace, or of all for None, in key order."""
         shelf = self._shelves.get(storage)
