@@ -22,7 +22,7 @@ FLEET_MUTANTS: Final = (
         "P1",
         "a member starts no copy that has just been reserved for",
         "webhook/controllers/loop/reconciler.py",
-        " and not job.awaits_permit:\n",
+        " or job.awaits_permit:\n",
         ":\n",
         f"{UNIT}/controllers/gangs/test_copies_from_a_hub.py",
     ),

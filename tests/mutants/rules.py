@@ -180,6 +180,22 @@ MUTANTS: Final = (
     ),
     Mutant(
         "2",
+        "who is put is started once all of them are stored",
+        PAGES,
+        "    return max(found, default=0)\n",
+        "    return 0\n",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "2",
+        "nobody is started before that is stored",
+        KEEPER,
+        "        for number, each in enumerate(rounds):\n",
+        "        on_put(ledger)\n        for number, each in enumerate(rounds):\n",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "2",
         "what is given is spent once that is stored",
         "webhook/controllers/loop/step_actions.py",
         "        if self.keeper.paged:\n",
@@ -254,9 +270,8 @@ MUTANTS: Final = (
         "3",
         "pods were read before the ledger write that authorised lifting their gates",
         RECONCILER,
-        "        for job, pods in batch.lifts.values():\n",
-        "        for job, pods in "
-        "[(j, self._view.fences.pods_of(j.namespace, j.uid)) for j, _ in batch.lifts.values()]:\n",
+        "for job, pods in batch.lifts.values())\n",
+        "for job, pods in [(j, self._view.fences.pods_of(j.namespace, j.uid)) for j, _ in batch.lifts.values()])\n",
         RULES_TESTS,
     ),
     Mutant(

@@ -282,12 +282,14 @@ class LedgerKeeper(LeasedWriter):
         drop: Iterable[str] = (),
         claims: Mapping[str, Claim] | None = None,
         bookings: Mapping[str, Booked] | None = None,
+        on_put: Callable[[Ledger], None] = lambda ledger: None,
     ) -> Ledger:
         """Write one batch of decisions, as ``Ledger.amended`` takes it; return the new ledger.
 
-        Returns only when all of it is known to be stored: what takes before what gives, where several pages change. The
-        lease is renewed when that is due. Raises LeaseLost when another replica leads or the lease could not be renewed
-        in time, LedgerBroken when what is stored is not what we wrote.
+        Returns only when all of it is known to be stored: what takes before what gives, where several pages change.
+        ``on_put`` is told the new ledger as soon as all of ``put`` is: what is dropped may still stand on many pages.
+        The lease is renewed when that is due. Raises LeaseLost when another replica leads or the lease could not be
+        renewed in time, LedgerBroken when what is stored is not what we wrote.
         """
         assert self.ledger is not None, "no ledger to amend: rebuild it first"
         changed, dropped = {each.uid: each for each in put}, tuple(drop)
@@ -311,11 +313,14 @@ class LedgerKeeper(LeasedWriter):
         if texts or self.renew_due or not rounds:
             rounds = ledger_pages.with_index(rounds)
         self.written_bytes = 0
-        for each in rounds:
+        put_by = ledger_pages.stored_by(changed, rounds)
+        for number, each in enumerate(rounds):
             if INDEX in each:
                 await self._write(INDEX, each[INDEX], ledger, texts)
             if each.keys() - {INDEX}:
                 await self._renewing(self._write(page, uids, ledger) for page, uids in each.items() if page != INDEX)
+            if number == put_by:
+                on_put(ledger)
         self._remember(ledger)
         self._asked_claims = self._asked_claims if claims is None else claims
         for name in emptied:

@@ -4,6 +4,7 @@ A bug of ours that meets one gang must stop nobody else. What the engine holds i
 leader's term ends, and a follower begins again with an empty engine.
 """
 
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -71,3 +72,9 @@ class FailedGangs:
         """Raise GangFailed where the engine failed on a gang, and what it failed with where that is no gang's fault."""
         if self._error is not None:
             raise self._error
+
+
+def cause_of(error: Exception) -> str:
+    """Return what went wrong and where, without the numbers that may differ at each look."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {last.filename}:{last.lineno}"

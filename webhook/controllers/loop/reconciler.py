@@ -7,8 +7,8 @@ decision rests on was read before the ledger write that authorises it; a start c
 
 import asyncio
 import contextlib
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -32,7 +32,7 @@ from webhook.controllers.ledger.recovery import Recovery
 from webhook.controllers.ledger.terms import Terms
 from webhook.controllers.loop.dirty_set import DirtySet
 from webhook.controllers.loop.engine_feed import EngineFeed
-from webhook.controllers.loop.failed_gangs import FAILED, FailedGangs
+from webhook.controllers.loop.failed_gangs import FAILED, FailedGangs, cause_of
 from webhook.controllers.loop.leadership import Leadership
 from webhook.controllers.loop.namespaces import NamespaceLabels
 from webhook.controllers.loop.step_actions import StepActions
@@ -40,7 +40,7 @@ from webhook.controllers.reporting import queue_metrics
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.controllers.writes.effects import Effect, Effects
-from webhook.core.ledger.record import Changes
+from webhook.core.ledger.record import Changes, Ledger
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.core.scheduler.engine import Engine
@@ -254,22 +254,12 @@ class Reconciler:
             await self._keeper.verify(*self.dirty.take_doubts())
             # Bookings and moves are no reason for a write: they go with the next one, the lease's at the latest.
             self._gangs.write_moves(batch)
-            before, changed = self._keeper.ledger, batch.put.keys() | batch.drop
-            ledger = await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings())
-            self._view.set_ledger(ledger, Changes(before, tuple(sorted(changed))))
+            moved = Changes(self._keeper.ledger, tuple(sorted(batch.put.keys() | batch.drop)))
+            on_put = partial(self._start, batch, moved)
+            await self._keeper.commit(batch.put.values(), batch.drop, claims, self.engine.bookings(), on_put)
         for released in batch.released:
             self._actions.is_released(released)
-        for job in batch.starts.values():
-            try:
-                self._add_start(job, batch)
-            except Exception as error:
-                self._broken(job.uid, job, error)
-        for job, pods in batch.lifts.values():
-            if lifting := gated_pods.lifting(job, pods, self._keeper.ledger, self._view):
-                batch.effects[job.uid] = lifting
-        for effect in batch.effects.values():
-            if not self._effects.resting(effect.job):
-                self._effects.start(effect)
+        self._carry_out(batch.effects.values())
         self.dirty.add_quiet()
         self.after_cycle()
 
@@ -284,20 +274,36 @@ class Reconciler:
             self._failed.check()
             raise
 
-    def _add_start(self, job: JobRecord, batch: Batch) -> None:
-        """Start a job if the ledger that was just written still says so."""
-        ledger, flavors = self._keeper.ledger, self._view.policy.flavors
-        assert ledger is not None
+    def _start(self, batch: Batch, moved: Changes, ledger: Ledger) -> None:
+        """Start whoever ``ledger`` admits: that is stored, though not yet that others of the batch have ended."""
+        self._view.set_ledger(ledger, moved)
+        starts: list[Effect | None] = []
+        for job in batch.starts.values():
+            try:
+                starts.append(self._start_of(job, ledger))
+            except Exception as error:
+                self._broken(job.uid, job, error)
+        starts += (gated_pods.lifting(job, pods, ledger, self._view) for job, pods in batch.lifts.values())
+        self._carry_out(effect for effect in starts if effect is not None)
+
+    def _start_of(self, job: JobRecord, ledger: Ledger) -> Effect | None:
+        """Return the start of a job if the ledger that was just written still says so."""
         reservation = ledger.entries.get(job.uid)
-        if reservation is not None and reservation.stopping is None and not job.awaits_permit:
-            operations = patches.start(job, reservation, ledger.version, flavors, kinds=self._feeds.kinds)
-            batch.effects[job.uid] = Effect("start", job, operations, starts=True)
+        if reservation is None or reservation.stopping is not None or job.awaits_permit:
+            return None
+        operations = patches.start(job, reservation, ledger.version, self._view.policy.flavors, kinds=self._feeds.kinds)
+        return Effect("start", job, operations, starts=True)
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if not self._effects.resting(effect.job):
+                self._effects.start(effect)
 
     def _broken(self, uid: str, job: JobRecord | None, error: Exception) -> None:
         """Take note that we failed on one job: it must not stop all others, nor fill the log at each look."""
         metrics.BROKEN_JOBS.inc()
         self._view.doubt()
-        record, cause = self.records.of(uid), _cause(error)
+        record, cause = self.records.of(uid), cause_of(error)
         if record.broken_by != cause:
             record.broken_by = cause
             log.exception("job.broken", uid=uid, job=None if job is None else job.key)
@@ -491,9 +497,3 @@ class Reconciler:
         else:
             self._announcer.rebuilt(str(broken), ledger)
         self.dirty.wake.set()
-
-
-def _cause(error: Exception) -> str:
-    """Return what went wrong and where, without the numbers that may differ at each look."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {last.filename}:{last.lineno}"

@@ -7,7 +7,7 @@ that a few long gangs keep alive do not pile up.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -163,6 +163,12 @@ def with_index(rounds: Sequence[Mapping[str, frozenset[str]]]) -> list[dict[str,
         return [dict(each) for each in rounds]
     last = {**(rounds[-1] if rounds else {}), INDEX: frozenset[str]()}
     return [*(dict(each) for each in rounds[:-1]), last]
+
+
+def stored_by(uids: Collection[str], rounds: Sequence[Mapping[str, frozenset[str]]]) -> int:
+    """Return the number of the round after which all of ``uids`` are stored, of those that are written at all."""
+    found = [n for n, each in enumerate(rounds) if any(not here.isdisjoint(uids) for here in each.values())]
+    return max(found, default=0)
 
 
 def distribute(gangs: Iterable[Sequence[Reservation]]) -> list[dict[str, Reservation]]:

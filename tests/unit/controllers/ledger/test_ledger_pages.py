@@ -68,6 +68,26 @@ async def test_one_admission_writes_one_page_whatever_else_runs(stage: Stage) ->
     assert len(changed) == 1
 
 
+async def test_who_starts_waits_for_no_page_on_which_others_have_ended(stage: Stage) -> None:
+    keeper, api = await filled(stage, 12)
+    assert keeper.ledger is not None
+    ended = [
+        next(iter(page.data.keys() - {text.META})) for name, page in (await stored(stage)).items() if "-page-" in name
+    ]
+    assert len(ended) > 2
+    api.write_seconds = 1.0
+    told: list[Ledger] = []
+    writing = asyncio.create_task(keeper.commit([reservation("new")], ended, on_put=told.append))
+    while not told:
+        await asyncio.sleep(0.01)
+    assert not writing.done()
+    now = (await whole(stage)).entries.keys()
+    assert "new" in now
+    assert len(now & set(ended)) >= len(ended) - 1, "one may stand on the page of the new one"
+    assert await writing == told[0]
+    assert (await whole(stage)).entries == told[0].entries
+
+
 async def test_an_index_grows_past_its_size_by_no_row_of_commits_that_spend_what_they_give_back(stage: Stage) -> None:
     keeper, _ = await stage.leader("old")
     for number in range(12):

@@ -49,6 +49,17 @@ def test_whatever_is_given_is_stored_after_all_that_is_taken(
                 assert all(first[other] < number or other == page for other in taking)
 
 
+@given(BATCHES, st.booleans(), st.sets(st.text("abcdef", min_size=1, max_size=2)))
+def test_after_the_named_round_all_of_some_entries_are_stored_and_not_before(
+    batch: dict[str, dict[str, Change]], index_takes: bool, asked: set[str]
+) -> None:
+    rounds = pages.stages(batch, index_takes)
+    last = pages.stored_by(asked, rounds)
+    later = {uid for each in rounds[last + 1 :] for uids in each.values() for uid in uids}
+    assert not later & asked
+    assert last == 0 or any(not uids.isdisjoint(asked) for uids in rounds[last].values())
+
+
 def test_what_a_gang_grows_by_is_taken_and_a_stop_is_given() -> None:
     assert Change(entry("a", 2), entry("a", 3)).takes
     assert Change(None, entry("a")).takes
