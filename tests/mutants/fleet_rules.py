@@ -45,6 +45,14 @@ FLEET_MUTANTS: Final = (
     ),
     Mutant(
         "P2",
+        "a gang has given its room back when it has no permit after that was read",
+        "webhook/fleet/members/member.py",
+        "                if not reserves(ledger, copy):\n",
+        "                if False:\n",
+        f"{UNIT}/fleet/test_late_permits.py",
+    ),
+    Mutant(
+        "P2",
         "a copy is gone when its own object is",
         f"{FLEET}/proof.py",
         "    COPY = 0\n    RESERVATION = 1\n    PODS = 2\n    COMPLETE = 3\n",

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.cluster.ledger_book import LedgerBook
+from webhook.core.fleet.sight import Copy
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.pages import Found, PagesMismatch
 from webhook.core.ledger.record import Reservation
@@ -29,6 +30,11 @@ class MemberLedger:
 
 
 NO_LEDGER: Final = MemberLedger(False, False, {})
+
+
+def reserves(ledger: MemberLedger | None, copy: Copy | None) -> bool:
+    """Return whether a ledger was read that has a reservation for a copy."""
+    return ledger is not None and copy is not None and copy.uid in ledger.entries
 
 
 class LedgerReader:

@@ -39,7 +39,7 @@ from webhook.fleet.members.copies import (
 )
 from webhook.fleet.members.health import Health
 from webhook.fleet.members.leader import Leader
-from webhook.fleet.members.ledger import NO_LEDGER, LedgerReader, MemberLedger
+from webhook.fleet.members.ledger import NO_LEDGER, LedgerReader, MemberLedger, reserves
 from webhook.fleet.members.promise import Promise
 from webhook.fleet.members.shared_read import SharedRead
 from webhook.fleet.members.told import REASON_CHARACTERS, Told
@@ -193,7 +193,11 @@ class Member:
             copy = None if found is None else copy_read(kind, found)
             if phase is DispatchPhase.GRANTED and copy is not None and not copy.permitted:
                 ledger = await self._ledger()
-        reserved = copy is not None and ledger is not None and copy.uid in ledger.entries
+                if not reserves(ledger, copy):
+                    # Its permit may have come after the first read, and it may have run to its end before the second.
+                    found = await self._get(object_path(kind, namespace, name))
+                    copy = None if found is None else copy_read(kind, found)
+        reserved = reserves(ledger, copy)
         knows = ledger is not None and ledger.knows_permits
         return Look(Sight(cluster, knows, copy, reserved, taken_by), found)
 
