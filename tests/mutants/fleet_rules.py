@@ -172,6 +172,14 @@ FLEET_MUTANTS: Final = (
         f"{UNIT}/fleet/test_sweeps.py -k on_their_way",
     ),
     Mutant(
+        "P4",
+        "a copy is adopted if it is there after its record was read",
+        "webhook/fleet/hub.py",
+        "            if await self.fleet.permitted(kind, namespace, name, adopted) is None:\n",
+        "            if False:\n",
+        f"{UNIT}/fleet/test_sweeps.py -k has_listed_it",
+    ),
+    Mutant(
         "P5",
         "what another cluster does not have proves nothing",
         f"{FLEET}/steps.py",

@@ -458,33 +458,23 @@ class Hub:
         apart = (kind.feed, namespace, name) in self.fleet.apart.get(member.name, ())
         swept, complete = member.name not in self.fleet.unswept and not apart, self.fleet.complete and not apart
         verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete)
-        if verdict is Verdict.WAIT and dispatch is not None and await self._runs_as_written(kind, job, dispatch):
-            verdict = Verdict.END
+        if verdict is Verdict.WAIT and dispatch is not None:
+            # The record is not behind where the very copy that it names has its permit: then any other may go. There
+            # are two such copies only where a member was given up that was not lost.
+            named = await self.fleet.permitted(kind, namespace, name, dispatch)
+            verdict = verdict if named is None or named.deleting else Verdict.END
         if verdict in (Verdict.SWEEP, Verdict.END):
             await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
             return Verdict.KEEP if dispatch is None else verdict
         if verdict is Verdict.REVOKE and await member.revoke(kind, namespace, name, copy) is not None:
             return Verdict.KEEP
         if verdict is Verdict.ADOPT and own is not None and dispatch is not None:
-            promised = member.stops_after_seconds
-            await job.write(own, dispatch.adopted(copy.offer, member.name, cluster, copy.uid, promised))
+            adopted = dispatch.adopted(copy.offer, member.name, cluster, copy.uid, member.stops_after_seconds)
+            # Since it was listed its record may have left it, on proof that it is gone.
+            if await self.fleet.permitted(kind, namespace, name, adopted) is None:
+                return Verdict.WAIT
+            await job.write(own, adopted)
         return verdict
-
-    async def _runs_as_written(self, kind: JobKind, job: OwnJob, dispatch: Dispatch) -> bool:
-        """Return whether a gang has its permit in the very copy that its record names: then any other may go.
-
-        The record is not behind. There are two such copies only where a member was given up that was not lost.
-        """
-        if (other := self.fleet.members.get(dispatch.member)) is None:
-            return False
-        try:
-            sight = (await other.look(kind, job.namespace, job.name, dispatch.phase)).sight
-        except NoAnswer:
-            return False
-        copy = sight.copy
-        if copy is None or (sight.cluster, copy.uid) != (dispatch.cluster, dispatch.copy_uid):
-            return False
-        return copy.permitted and not copy.deleting
 
     async def _record(self, kind: JobKind, job: OwnJob, uid: str) -> tuple[dict[str, Any] | None, Dispatch | None]:
         """Return the hub's job of this uid and its record, read after the copy; None where there is none."""

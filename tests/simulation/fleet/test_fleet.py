@@ -21,6 +21,8 @@ PAST_FAILURES = (
     2587003444,
     # A permit that arrived, and a gang that ended, between two reads of one look.
     2587003395,
+    # A copy that was proven to be gone between the list of a sweep and its turn in it.
+    2587003171,
 )
 """Seeds of ``python -m tests.simulation.fleet`` that found something."""
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Make, Side, fleet, plain_job, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Make, Side, fleet, plain_job, pytorch_job, suspend
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
 from webhook.errors import Conflict, Forbidden
-from webhook.fleet.members.copies import JobName, dispatch_of
+from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 
 pytestmark = pytest.mark.virtual_time
@@ -45,6 +45,32 @@ async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count
         assert shared.unswept == {"a", "b"}
         await asyncio.sleep(10)
         assert not shared.unswept
+
+
+async def test_a_copy_that_goes_after_a_sweep_has_listed_it_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its gang would be of a member that has nothing of it, and hold nothing in the hub, which has its quota back."""
+    async with fleet("a") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 3)
+        member, settles, phases = world.running_hub.fleet.members["a"], asyncio.Event(), set[DispatchPhase]()
+        listed, store = member.copies, world.hub.cluster.server.store
+
+        async def gone() -> bool:
+            return dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.NOWHERE
+
+        async def list_early(*which: Any) -> list[FoundCopy]:
+            if found := await listed(*which):
+                await world.hub.patch(*SEED, suspend(pytorch_job, True))
+                await world.until(gone)
+                pytorch_jobs = ("kubeflow.org", "pytorchjobs")
+                store.subscribe(lambda event: phases.add(dispatch_of(event.current.object).phase), pytorch_jobs)
+                settles.set()
+            return found
+
+        monkeypatch.setattr(member, "copies", list_early)
+        await settles.wait()
+        await asyncio.sleep(10)
+        assert DispatchPhase.GRANTED not in phases
 
 
 async def test_a_hub_that_follows_one_that_died_goes_on_as_soon_as_what_that_one_left_is_gone() -> None:

@@ -1,7 +1,8 @@
 """What the hub does about a copy found in a member: most belong to the dispatch of their gang, the rest are strays.
 
 The copy is read first and the record after it. A record never goes back to an offer it has left, so what it does not
-name then it will never name, unless the record itself was set back (rule P4).
+name then it will never name, unless the record itself was set back (rule P4). Only a copy that is read once more after
+the record shows that: else the record may have left it meanwhile, on proof that it is gone.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ class Verdict(StrEnum):
     """Write to it, bound to the version that was read: a permit that is on its way fails, or this write does. Once that
     write is known to be stored, the copy is to be kept."""
     ADOPT = "adopt"
-    """It may run: write it into the record."""
+    """It may run: write it into the record, if it is still there after that was read."""
     WAIT = "wait"
     """The record has to be settled first."""
     END = "end"

@@ -7,13 +7,14 @@ import structlog
 
 from webhook.clock import Clock
 from webhook.core.fleet.dispatch import Dispatch
-from webhook.core.fleet.sight import Sight
+from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import Wish, why_not
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.members.copies import JobName
 from webhook.fleet.members.member import Look, Member, NoAnswer
 from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.policies.propagation import Propagation
+from webhook.jobs.kinds.kind import JobKind
 from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)
@@ -87,6 +88,17 @@ class Fleet:
     def why_not(self, wish: Wish, name: str, look: Look | None) -> str:
         """Return why a gang is not in a member, or will not start there, in words that follow its name."""
         return self.idle(name) or why_not(wish, None if look is None else look.sight)
+
+    async def permitted(self, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> Copy | None:
+        """Return the very copy that a record names, if it is there now and has its permit; None if nobody answers."""
+        try:
+            sight = (await self.member(dispatch.member).look(kind, namespace, name, dispatch.phase)).sight
+        except NoAnswer:
+            return None
+        copy = sight.copy
+        if copy is None or (sight.cluster, copy.uid) != (dispatch.cluster, dispatch.copy_uid):
+            return None
+        return copy if copy.permitted else None
 
     def begin_again(self, version: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
