@@ -287,15 +287,16 @@ class LedgerKeeper(LeasedWriter):
         """Write one batch of decisions, as ``Ledger.amended`` takes it; return the new ledger.
 
         Returns only when all of it is known to be stored: what takes before what gives, where several pages change.
-        ``on_put`` is told the new ledger as soon as all of ``put`` is: what is dropped may still stand on many pages.
-        The lease is renewed when that is due. Raises LeaseLost when another replica leads or the lease could not be
-        renewed in time, LedgerBroken when what is stored is not what we wrote.
+        ``on_put`` is told the new ledger once all of ``put`` is: what is dropped may stand on many pages. The lease is
+        renewed when due. Raises LeaseLost when another replica leads or the lease could not be renewed in time,
+        LedgerBroken when what is stored is not what we wrote.
         """
         assert self.ledger is not None, "no ledger to amend: rebuild it first"
         changed, dropped = {each.uid: each for each in put}, tuple(drop)
         new = [each for uid, each in changed.items() if uid not in self.ledger.entries]
         # What this commit gives back may be spent by what it takes, as long as both are one write: the index's.
-        homes = {} if dropped and not self.paged and self._index_takes(new) else await self._pages_for(new)
+        fits = self.entries_bytes + entry_bytes(*new) < ledger_text.BYTES_MAX // 2
+        homes = {} if dropped and not self.paged and fits else await self._pages_for(new)
         before = self.ledger
         # Coming to be, a page was listed: that was a write of its own.
         ledger = self.ledger.amended(changed.values(), dropped, claims, bookings)
@@ -326,9 +327,6 @@ class LedgerKeeper(LeasedWriter):
         for name in emptied:
             await self._delete_emptied(name)
         return ledger
-
-    def _index_takes(self, new: list[Reservation]) -> bool:
-        return self.entries_bytes + entry_bytes(*new) < ledger_text.BYTES_MAX // 2
 
     async def _pages_for(self, new: list[Reservation]) -> dict[str, str]:
         """Return the page of each new entry; what has no page yet comes to be first."""
