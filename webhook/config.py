@@ -102,7 +102,8 @@ class Config(Section):
     """Decisions of this long are one ledger write; widens with the ledger's size."""
     ledger_bytes_per_second: Annotated[int, Field(ge=65_536)] = 2_000_000
     """Budget for ledger writes: size times rate, since etcd keeps every revision until it compacts."""
-    effects_in_flight: Annotated[int, Field(ge=1, le=512)] = 48
+    effects_in_flight: Annotated[int, Field(ge=1, le=512)] = 16
+    """Writes to jobs at a time. More are no faster where the API server has no time left, and hold up the ledger's."""
     events_per_second: Annotated[float, Field(ge=0, le=1000)] = 20
     status_seconds: Seconds = 5
     """At most one status write per policy object in this time."""

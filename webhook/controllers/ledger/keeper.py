@@ -37,8 +37,8 @@ from webhook.kube.election import Elector
 
 log = structlog.get_logger(__name__)
 
-AT_ONCE: Final = 32
-"""Requests for pages that are under way at a time."""
+AT_ONCE: Final = 8
+"""Requests for pages that are under way at a time: with 32 a busy API server answered none of them in time."""
 INDEX_ALONE_MAX: Final = 5
 """So many take-overs in a row that end at a page are no race."""
 
