@@ -196,6 +196,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "2",
+        "nobody is started on what a commit without pages gives back before that is stored",
+        KEEPER,
+        " if paged else len(rounds) - 1\n",
+        "\n",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "2",
         "what is given is spent once that is stored",
         "webhook/controllers/loop/step_actions.py",
         "        if self.keeper.paged:\n",

@@ -295,11 +295,10 @@ class LedgerKeeper(LeasedWriter):
         changed, dropped = {each.uid: each for each in put}, tuple(drop)
         new = [each for uid, each in changed.items() if uid not in self.ledger.entries]
         # What this commit gives back may be spent by what it takes, as long as both are one write: the index's.
-        fits = self.entries_bytes + entry_bytes(*new) < ledger_text.BYTES_MAX // 2
-        homes = {} if dropped and not self.paged and fits else await self._pages_for(new)
-        before = self.ledger
+        paged, fits = self.paged, self.entries_bytes + entry_bytes(*new) < ledger_text.BYTES_MAX // 2
+        homes = {} if dropped and not paged and fits else await self._pages_for(new)
         # Coming to be, a page was listed: that was a write of its own.
-        ledger = self.ledger.amended(changed.values(), dropped, claims, bookings)
+        before, ledger = self.ledger, self.ledger.amended(changed.values(), dropped, claims, bookings)
         # One that this commit fills again is no longer empty.
         emptied = [page for page in self._layout.empty() if page not in homes.values()] if self.renew_due else []
         if emptied:
@@ -314,7 +313,8 @@ class LedgerKeeper(LeasedWriter):
         if texts or self.renew_due or not rounds:
             rounds = ledger_pages.with_index(rounds)
         self.written_bytes = 0
-        put_by = ledger_pages.stored_by(changed, rounds)
+        # Where there was no page yet, it spends what it gives back itself: all of it has to be stored.
+        put_by = ledger_pages.stored_by(frozenset(changed), rounds) if paged else len(rounds) - 1
         for number, each in enumerate(rounds):
             if INDEX in each:
                 await self._write(INDEX, each[INDEX], ledger, texts)

@@ -415,13 +415,12 @@ class Reconciler:
         await self._announcer.tick(now, self.reason, self.engine.partial())
 
     def _take_plan(self, plan: Plan, batch: Batch, now: float) -> None:
-        unfit = {
-            uid
-            for uid in (reservation.uid for reservation in plan.admitted)
-            if uid not in self._view.jobs or self.records.of(uid).asked is None or self._effects.busy(uid)
-        }
+        admitted = [reservation.uid for reservation in plan.admitted]
+        unfit = {uid for uid in admitted if uid not in self._view.jobs or self.records.of(uid).asked is None}
+        # One whose hub has just fallen silent is being stopped.
+        unfit |= {uid for uid in admitted if self._effects.busy(uid) or uid in batch.effects}
         # What has changed and was not looked at since may not be what was decided about.
-        unfit |= self.dirty.gangs & {reservation.uid for reservation in plan.admitted}
+        unfit |= self.dirty.gangs & set(admitted)
         unfit = siblings.with_their_siblings(unfit, plan.admitted)
         unfit |= self._room.without(plan.admitted, unfit, self._view.jobs)
         for reservation in plan.admitted:

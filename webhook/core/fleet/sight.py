@@ -39,7 +39,7 @@ class Sight:
     """Its Tutti starts no copy without one."""
     copy: Copy | None = None
     reserved: bool = False
-    """Its ledger has a reservation for the copy. Of one that is granted and shows no permit, no means that it had none
-    while it had no permit: the copy is read after the ledger then."""
+    """Its ledger has a reservation for the copy. Of one that is granted and shows no permit, no means that the ledger
+    had none, or could not be read, while it had no permit: the copy is read after the ledger then."""
     taken_by: str = ""
     """The kind of somebody else's object that has the name which the copy's controller gives to what it makes."""

@@ -88,6 +88,27 @@ async def test_who_starts_waits_for_no_page_on_which_others_have_ended(stage: St
     assert (await whole(stage)).entries == told[0].entries
 
 
+async def test_what_the_first_page_spends_of_the_same_commit_is_stored_before_anybody_starts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper, api = await filled(stage, 1)
+    assert not keeper.paged
+    monkeypatch.setattr(text, "BYTES_MAX", 2 * pages.INDEX_BYTES)
+    api.write_seconds = 1.0
+    dropped: list[bool] = []
+
+    def told(ledger: Ledger) -> None:
+        stored_index = stage.cluster.server.store.get(("", "configmaps"), "tutti-system", "tutti-ledger")
+        assert stored_index is not None
+        dropped.append("gang-0" not in stored_index.object["data"])
+
+    new = [reservation(f"new-{number}") for number in range(6)]
+    await keeper.commit(new, ["gang-0"], on_put=told)
+    assert keeper.ledger is not None
+    assert keeper.ledger.pages
+    assert dropped == [True]
+
+
 async def test_an_index_grows_past_its_size_by_no_row_of_commits_that_spend_what_they_give_back(stage: Stage) -> None:
     keeper, _ = await stage.leader("old")
     for number in range(12):
