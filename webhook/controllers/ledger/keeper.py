@@ -188,14 +188,7 @@ class LedgerKeeper(LeasedWriter):
         found = {name: Found(each.uid, each.data) for name, each in stored.items()}
         beside = ledger_pages.unlisted(index, found)
         decoded: dict[str, Ledger] = {}
-        listed = list(index.pages)
-        for first in range(0, len(listed), AT_ONCE):
-            await self.renew_if_due()
-            some = listed[first : first + AT_ONCE]
-            for name in some:
-                decoded[name] = ledger_pages.read(index, name, found[name], self._decoder(name))
-                await asyncio.sleep(0)
-            await all_settled(self._raise_page(stored[name], decoded[name], index) for name in some)
+        await self._renewing(self._raise_page(stored[name], index, decoded) for name in index.pages)
         for name in beside:
             # Of a leader that did not come to list it, and never will.
             await self._objects.delete(name, found[name].uid)
@@ -205,12 +198,16 @@ class LedgerKeeper(LeasedWriter):
         self._layout, self._witness = self._laid_out(parts), Witness(parts)
         self._remember(ledger_pages.merged(index, decoded))
 
-    async def _raise_page(self, stored: Stored, page: Ledger, index: Ledger) -> None:
+    async def _raise_page(self, stored: Stored, index: Ledger, decoded: dict[str, Ledger]) -> None:
+        """Read one page into ``decoded``, and raise its epoch: while one is written, the next is read."""
         kept = Kept(stored.name, stored.uid, stored.resource_version)
-        kept.take(self._decoder(stored.name).kept(stored.data))
-        meta = ledger_text.encode_meta(replace(page, epoch=index.epoch), kept.digest)
-        # A conflict is a last write of the leader before us: all is read once more, by the next attempt.
-        version = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
+        async with self._slots:
+            decoder, found = self._decoder(stored.name), Found(stored.uid, stored.data)
+            page = decoded[stored.name] = ledger_pages.read(index, stored.name, found, decoder)
+            kept.take(decoder.kept(stored.data))
+            meta = ledger_text.encode_meta(replace(page, epoch=index.epoch), kept.digest)
+            # A conflict is a last write of the leader before us: all is read once more, by the next attempt.
+            version = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
         kept.resource_version, kept.meta = version, meta
         self._pages[kept.name] = kept
 
