@@ -34,7 +34,7 @@ class DirtySet(Listener):
         self.lagging: set[str] = set()
         """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
         self.quiet: dict[str, None] = {}
-        """Running gangs for which a follower saw that nothing is to be done, in that order."""
+        """Gangs that run or have ended, for which a follower saw that nothing is to be done, in that order."""
         self.more = False
         """What was taken last is not all that there was."""
         self._last = ""

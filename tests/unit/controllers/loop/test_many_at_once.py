@@ -51,11 +51,16 @@ async def test_many_gangs_are_looked_at_a_few_in_a_row_and_written_at_one_time(m
 
 
 @asynccontextmanager
-async def a_standby(gangs: int) -> AsyncIterator[tuple[SimulatedCluster, "asyncio.Task[None]", ReconcilerParts]]:
+async def a_standby(
+    gangs: int, runtime: str = "1h"
+) -> AsyncIterator[tuple[SimulatedCluster, "asyncio.Task[None]", ReconcilerParts]]:
     """Yield a cluster of a node on which gangs were admitted, who leads, and who follows and may take over."""
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
         await cluster.add_node("node")
-        for obj in (*POLICY, *(waiting_job(f"train-{number}", pods=1) for number in range(gangs))):
+        jobs = [waiting_job(f"train-{number}", pods=1) for number in range(gangs)]
+        for job in jobs:
+            job["spec"]["template"]["metadata"]["annotations"] = {"tutti.dev/simulated-runtime": runtime}
+        for obj in (*POLICY, *jobs):
             await cluster.create(obj)
         first, second = (
             reconciler(cluster.api(), Config(), identity=name, clock=LoopClock(), rng=Random(1)) for name in ("a", "b")
@@ -102,6 +107,22 @@ async def test_who_takes_over_decides_before_it_looks_again_at_what_runs_and_nee
         assert second.view.ledger.entries.keys() - ran
         assert unseen[0] == ran - {ended.uid}, "what ended makes room before anybody is decided about"
         assert not second.reconciler.dirty.quiet, "then all that run are looked at"
+
+
+async def test_who_takes_over_decides_before_it_looks_again_at_what_has_ended() -> None:
+    """Of jobs that nobody deletes when they end there may be as many as run."""
+    async with a_standby(gangs=4, runtime="3s") as (cluster, leads, second):
+        ended = {job.uid for job in second.view.jobs.values() if job.finished is not None}
+        assert len(ended) == 4
+        leads.cancel()
+        await asyncio.gather(leads, return_exceptions=True)
+        await cluster.create(waiting_job("train-new", pods=1))
+        unseen: list[set[str]] = []
+        second.reconciler.after_cycle = lambda: unseen.append(set(second.reconciler.dirty.quiet))
+        await asyncio.sleep(30)
+        assert [entry.name for entry in second.view.ledger.entries.values()] == ["train-new"]
+        assert unseen[0] == ended
+        assert not second.reconciler.dirty.quiet, "then all that have ended are looked at"
 
 
 async def test_a_new_process_settles_places_a_few_gangs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
