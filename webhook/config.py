@@ -35,7 +35,7 @@ Port = Annotated[int, Field(ge=0, le=65_535)]
 class Lease(Section):
     """Leader election on the ledger ConfigMap; lease > renew > retry."""
 
-    lease_seconds: Seconds = 6
+    lease_seconds: Seconds = 5
     renew_seconds: Seconds = 4
     """A leader that has not renewed for this long steps down."""
     retry_seconds: Seconds = 1

@@ -102,7 +102,7 @@ class Elector:
     def __init__(
         self,
         identity: str,
-        lease_seconds: float = 6.0,
+        lease_seconds: float = 5.0,
         renew_seconds: float = 4.0,
         retry_seconds: float = 1.0,
         *,

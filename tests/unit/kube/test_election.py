@@ -25,7 +25,7 @@ def fields(text: str) -> dict[str, object]:
 def test_the_record_is_the_one_client_go_writes() -> None:
     assert fields(Elector("one").record(UNIX)) == {
         "holderIdentity": "one",
-        "leaseDurationSeconds": 6,
+        "leaseDurationSeconds": 5,
         "acquireTime": "2026-01-01T00:00:00.250000Z",
         "renewTime": "2026-01-01T00:00:00.250000Z",
         "leaderTransitions": 1,
@@ -65,9 +65,9 @@ def test_a_held_lease_is_left_alone_until_it_was_seen_unchanged_for_its_duration
     record = written_by(Elector("one"), 0)
     other = Elector("two")
     other.observe(record, 50)
-    other.observe(record, 55)
-    assert not other.may_acquire(55.9)
-    assert other.may_acquire(56)
+    other.observe(record, 54)
+    assert not other.may_acquire(54.9)
+    assert other.may_acquire(55)
 
 
 def test_a_renewal_starts_the_wait_again() -> None:
@@ -75,14 +75,14 @@ def test_a_renewal_starts_the_wait_again() -> None:
     other.observe(written_by(leader, 0), 1)
     text = leader.record(UNIX + 2)
     other.observe(text, 3)
-    assert not other.may_acquire(8.9)
-    assert other.may_acquire(9)
+    assert not other.may_acquire(7.9)
+    assert other.may_acquire(8)
 
 
 def test_the_times_written_in_the_record_decide_nothing() -> None:
     other = Elector("two")
     other.observe(Elector("one").record(UNIX - 1_000_000), 10)
-    assert not other.may_acquire(15.9)
+    assert not other.may_acquire(14.9)
 
 
 def test_a_longer_lease_in_the_record_is_respected_within_reason() -> None:
@@ -193,8 +193,8 @@ def test_losing_the_record_does_not_end_a_lease_that_was_seen_alive() -> None:
     leader, other = Elector("one"), Elector("two")
     other.observe(written_by(leader, 0), 0)
     other.observe(None, 1)
-    assert not other.may_acquire(5.9)
-    assert other.may_acquire(6)
+    assert not other.may_acquire(4.9)
+    assert other.may_acquire(5)
     assert other.holder == ""
 
 
