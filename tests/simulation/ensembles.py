@@ -53,8 +53,9 @@ class Ensemble:
 class EnsembleLoad:
     """Users of ensembles, by one seed."""
 
-    def __init__(self, cluster: SimulatedCluster, rng: Random) -> None:
-        """Every choice is made by ``rng``."""
+    def __init__(self, cluster: SimulatedCluster, rng: Random, *, orphans: bool = True) -> None:
+        """Every choice is made by ``rng``; with ``orphans`` a deleted Job leaves its pods, as it does by default."""
+        self._deletion = None if orphans else b'{"propagationPolicy": "Background"}'
         self._cluster = cluster
         self._rng = rng
         self._api = cluster.api(USER)
@@ -99,7 +100,7 @@ class EnsembleLoad:
         name = self._rng.choice(sorted(each.left))
         match self._rng.randrange(4):
             case 0:
-                await self._api.request("DELETE", f"{self._path(each, name)}/{name}")
+                await self._api.request("DELETE", f"{self._path(each, name)}/{name}", body=self._deletion)
             case 1:
                 await self._suspend(each, name, True)
                 each.held.add(name)
@@ -158,7 +159,7 @@ class EnsembleLoad:
             return
         ended = how_it_ended(stored)
         if ended == "Failed":
-            await self._api.request("DELETE", f"{self._path(each, name)}/{name}")
+            await self._api.request("DELETE", f"{self._path(each, name)}/{name}", body=self._deletion)
         elif ended is not None:
             each.succeeded.add(name)
         elif name in each.held and not self.disturbing:

@@ -101,5 +101,10 @@ class Weather:
     before cannot know which quota they hold.
     """
 
+    @property
+    def leaves_orphans(self) -> bool:
+        """Whether jobs are deleted as Kubernetes does it by default, so that a Job's pods run on."""
+        return not (self.ledger_lost or self.releases or self.set_back)
+
 
 CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)

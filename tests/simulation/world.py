@@ -111,7 +111,7 @@ class World:
             Random(self.rng.getrandbits(64)),
             self.weather.limited,
             self.weather.long,
-            orphans=not (weather.ledger_lost or weather.releases or weather.set_back),
+            orphans=weather.leaves_orphans,
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
             in_credits=self.weather.in_credits,
@@ -122,7 +122,7 @@ class World:
         )
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
-        self.ensembles = EnsembleLoad(self.cluster, Random(self.seed))
+        self.ensembles = EnsembleLoad(self.cluster, Random(self.seed), orphans=weather.leaves_orphans)
         self.bugs = Bugs(self.seed, self.weather.bugs)
         self.invariants = Invariants(self.cluster, self.seed, self.bugs, self.ensembles.ensembles, self.weather.nodes)
         self.kept_nodes = KeptNodes(self.invariants.note)
