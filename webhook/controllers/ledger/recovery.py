@@ -1,7 +1,7 @@
 """Carries out a rebuild of the ledger while the lease is kept: read everything, void what could still start, write.
 
-The order is that of ledger rules 4 and 5: the objects are read, pods of deleted jobs are let go, every job that an
-earlier leader's start could still reach is written, the objects are read again, and then the new ledger is written.
+The order is that of ledger rules 4 and 5: the objects are read, every job that an earlier leader's start could still
+reach is written, the objects are read again, pods of deleted jobs are let go, and then the new ledger is written.
 """
 
 import asyncio
@@ -134,9 +134,10 @@ class Recovery:
         while True:
             await self._all_counted()
             await self._feeds.relist_all()
-            await self._let_leave()
             suspects = {job.uid for job in view.jobs.values() if rebuild.must_be_voided(job, view)}
             await self._void(suspects, view.ledger.epoch + 1)
+            # Last: whoever deletes a job while others are written leaves pods too.
+            await self._let_leave()
             if not self._waits_for():
                 return rebuild.rebuilt_ledger(view, self._keeper.known)
 

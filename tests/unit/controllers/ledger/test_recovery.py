@@ -15,6 +15,7 @@ from tests.unit.samples import sample
 from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.controllers.ledger.recovery import Recovery
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH
@@ -176,6 +177,47 @@ async def test_pods_of_a_deleted_job_that_nobody_remembers_are_let_go_first_but_
         await asyncio.sleep(30)
         assert await ledger_is_written(admin)
         running.cancel()
+
+
+async def test_pods_of_a_job_that_is_deleted_while_others_are_written_are_let_go_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its reservation was written on it alone; without it the room that they take would be given away."""
+    slow = Pace(pod_stop_seconds=1_000)
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a"), pace=slow) as cluster:
+        admin, void = cluster.api(), Recovery._void
+        await cluster.add_node("node")
+        job = queued_job("train", pods=1)
+        job["spec"]["template"]["metadata"]["annotations"] = {"tutti.dev/simulated-runtime": "1h"}
+        job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1_000
+        for obj in (*POLICY, job):
+            await cluster.create(obj)
+        first = asyncio.create_task(
+            reconciler(cluster.api(), Config(), identity="one", clock=LoopClock(), rng=Random(1)).run()
+        )
+        await asyncio.sleep(10)
+        assert orjson.loads(await admin.request("GET", "/api/v1/namespaces/team-a/pods"))["items"]
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await admin.request("DELETE", LEDGER)
+
+        async def void_and_delete(recovery: Recovery, suspects: set[str], epoch: int) -> None:
+            await admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Background"}')
+            await void(recovery, suspects, epoch)
+
+        monkeypatch.setattr(Recovery, "_void", void_and_delete)
+        second = asyncio.create_task(
+            reconciler(cluster.api(), Config(), identity="two", clock=LoopClock(), rng=Random(1)).run()
+        )
+        await asyncio.sleep(10)
+        [pod] = orjson.loads(await admin.request("GET", "/api/v1/namespaces/team-a/pods"))["items"]
+        assert pod["metadata"]["deletionTimestamp"]
+        assert not await ledger_is_written(admin)
+        path = f"/api/v1/namespaces/team-a/pods/{pod['metadata']['name']}"
+        await admin.request("DELETE", path, body=b'{"gracePeriodSeconds": 0}')
+        await asyncio.sleep(2)
+        assert await ledger_is_written(admin)
+        second.cancel()
 
 
 async def test_the_first_ledger_of_an_installation_is_no_rebuild() -> None:
