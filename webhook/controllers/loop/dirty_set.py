@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from itertools import accumulate, islice, takewhile
 from typing import Final
 
@@ -34,7 +34,9 @@ class DirtySet(Listener):
         self.lagging: set[str] = set()
         """Gangs to look at again soon: their pods are not read yet, or there is no room in the ledger to adopt them."""
         self.quiet: dict[str, None] = {}
-        """Gangs that run or have ended, for which a follower saw that nothing is to be done, in that order."""
+        """Running gangs for which a follower saw that nothing is to be done, in that order."""
+        self.ended: dict[str, None] = {}
+        """The same for those that hold nothing and do not wait, most of which have ended."""
         self.more = False
         """What was taken last is not all that there was."""
         self._last = ""
@@ -58,14 +60,23 @@ class DirtySet(Listener):
         self.gangs |= self.lagging
         self.lagging.clear()
 
+    def can_wait(self, uid: str, *, runs: bool) -> None:
+        """Take note that nothing is to be done about a gang."""
+        (self.quiet if runs else self.ended)[uid] = None
+
+    def urgent(self, uids: Set[str]) -> Set[str]:
+        """Return those of which that is not known."""
+        return uids - self.quiet.keys() - self.ended.keys()
+
     def add_quiet(self) -> None:
-        """Mark some of what can wait."""
-        self.add(*islice(self.quiet, TAKEN_MAX))
+        """Mark some of what can wait: first what runs, since it may have run for too long."""
+        self.add(*islice(self.quiet or self.ended, TAKEN_MAX))
 
     def begin_term(self) -> None:
         """Mark all there is, with nothing known of it."""
         self.lagging.clear()
         self.quiet.clear()
+        self.ended.clear()
         self.pages_read.clear()
         self.gangs.update(self._view.jobs)
         self.policy = True
@@ -92,6 +103,7 @@ class DirtySet(Listener):
         taken, self.gangs = dirty[:number], set(dirty[number:])
         for uid in taken:
             self.quiet.pop(uid, None)
+            self.ended.pop(uid, None)
         self.more, self._last = bool(self.gangs), ""
         if self.more:
             self._last = taken[-1]

@@ -205,7 +205,7 @@ class Reconciler:
         self.engine.restore_claims(self._failed.without(self._keeper.ledger.claims))
         self.engine.restore_bookings(self._keeper.ledger.bookings)
         # Most run, or have ended, and need nothing: they are looked at a few at a time, once others were decided about.
-        self.dirty.add(*((self._view.jobs.keys() | self._keeper.ledger.entries.keys()) - self.dirty.quiet.keys()))
+        self.dirty.add(*self.dirty.urgent(self._view.jobs.keys() | self._keeper.ledger.entries.keys()))
         while True:
             await self._pause()
             try:
@@ -372,8 +372,9 @@ class Reconciler:
             self._actions.act(step, job, reservation, batch)
         if reservation is not None and job is not None and step in (Step.NOTHING, Step.GROW, Step.LIFT):
             self._gangs.reclaim(job, reservation)
-        if not act and job is not None and step in (Step.NOTHING, Step.WITHDRAW):
-            self.dirty.quiet[uid] = None
+        rests = step in (Step.NOTHING, Step.WITHDRAW) and not (reservation and siblings.leaves(job, reservation))
+        if rests and job is not None and not act:
+            self.dirty.can_wait(uid, runs=reservation is not None)
         if job is None and reservation is None:
             self.records.forget(uid)
             self.dirty.gangs.update(self._room.forget(uid))

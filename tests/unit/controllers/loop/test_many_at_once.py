@@ -118,11 +118,11 @@ async def test_who_takes_over_decides_before_it_looks_again_at_what_has_ended() 
         await asyncio.gather(leads, return_exceptions=True)
         await cluster.create(waiting_job("train-new", pods=1))
         unseen: list[set[str]] = []
-        second.reconciler.after_cycle = lambda: unseen.append(set(second.reconciler.dirty.quiet))
+        second.reconciler.after_cycle = lambda: unseen.append(set(second.reconciler.dirty.ended))
         await asyncio.sleep(30)
         assert [entry.name for entry in second.view.ledger.entries.values()] == ["train-new"]
         assert unseen[0] == ended
-        assert not second.reconciler.dirty.quiet, "then all that have ended are looked at"
+        assert not second.reconciler.dirty.ended, "then all that have ended are looked at"
 
 
 async def test_a_new_process_settles_places_a_few_gangs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
