@@ -365,19 +365,28 @@ MUTANTS: Final = (
     ),
     Mutant(
         "7",
-        "a commit of many pages renews the lease",
+        "a commit or a take-over of many pages renews the lease",
         KEEPER,
-        "                if not writing.done():\n                    await self.renew()\n",
-        "                break\n",
+        "                    async with asyncio.timeout_at(self._elector.quit_at):\n"
+        "                        await self.renew()\n",
+        "                    break\n",
         PAGES_TESTS,
     ),
     Mutant(
         "7",
-        "a take-over of many pages renews the lease",
+        "a rebuild of many pages renews the lease",
         KEEPER,
         "        if self.renew_due:\n            await self.renew()\n",
         "        pass\n",
         PAGES_TESTS,
+    ),
+    Mutant(
+        "7",
+        "who takes over and cannot renew the lease gives up",
+        KEEPER,
+        "                    async with asyncio.timeout_at(self._elector.quit_at):\n",
+        "                    async with asyncio.timeout_at(None):\n",
+        f"{UNIT}/controllers/ledger/test_raised_pages.py",
     ),
     Mutant(
         "7",
@@ -402,6 +411,14 @@ MUTANTS: Final = (
         "            await replica.end_term()\n",
         "            replica.leading = False\n",
         TERMS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "a rebuild waits for the pods of a job that is deleted meanwhile",
+        RECOVERY,
+        "            await self._let_leave()\n            if not",
+        "            if not",
+        RECOVERY_TESTS,
     ),
     Mutant(
         "8",

@@ -22,6 +22,7 @@ from webhook.controllers.gangs import siblings
 from webhook.controllers.ledger import filing
 from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
 from webhook.controllers.ledger.leased_writer import LeasedWriter, all_settled
+from webhook.controllers.ledger.raised_pages import RaisedPages
 from webhook.controllers.ledger.stored import Kept, Stored
 from webhook.core.ledger import beside
 from webhook.core.ledger import pages as ledger_pages
@@ -187,29 +188,17 @@ class LedgerKeeper(LeasedWriter):
             await self.renew_if_due()
         found = {name: Found(each.uid, each.data) for name, each in stored.items()}
         beside = ledger_pages.unlisted(index, found)
-        decoded: dict[str, Ledger] = {}
-        await self._renewing(self._raise_page(stored[name], index, decoded) for name in index.pages)
+        raised = RaisedPages(self._objects, index, self._decoder, self._slots)
+        await self._renewing(raised.take(stored[name]) for name in index.pages)
         for name in beside:
             # Of a leader that did not come to list it, and never will.
             await self._objects.delete(name, found[name].uid)
             await self.renew_if_due()
-        check({INDEX: before, **decoded}, self._proved_seq())
-        parts = {INDEX: index, **decoded}
+        check({INDEX: before, **raised.read}, self._proved_seq())
+        parts = {INDEX: index, **raised.read}
+        self._pages = raised.kept
         self._layout, self._witness = self._laid_out(parts), Witness(parts)
-        self._remember(ledger_pages.merged(index, decoded))
-
-    async def _raise_page(self, stored: Stored, index: Ledger, decoded: dict[str, Ledger]) -> None:
-        """Read one page into ``decoded``, and raise its epoch: while one is written, the next is read."""
-        kept = Kept(stored.name, stored.uid, stored.resource_version)
-        async with self._slots:
-            decoder, found = self._decoder(stored.name), Found(stored.uid, stored.data)
-            page = decoded[stored.name] = ledger_pages.read(index, stored.name, found, decoder)
-            kept.take(decoder.kept(stored.data))
-            meta = ledger_text.encode_meta(replace(page, epoch=index.epoch), kept.digest)
-            # A conflict is a last write of the leader before us: all is read once more, by the next attempt.
-            version = await self._objects.patch(kept.name, kept.resource_version, {ledger_text.META: meta}, None)
-        kept.resource_version, kept.meta = version, meta
-        self._pages[kept.name] = kept
+        self._remember(ledger_pages.merged(index, raised.read))
 
     async def step_down(self) -> None:
         """Release the lease so that a standby takes over at once. Best effort."""
@@ -260,8 +249,12 @@ class LedgerKeeper(LeasedWriter):
             while not writing.done():
                 await asyncio.wait([writing], timeout=max(0.0, self._elector.renew_at - self._monotonic()))
                 if not writing.done():
-                    await self.renew()
+                    # Who only takes over has no other deadline; a leader's is the same.
+                    async with asyncio.timeout_at(self._elector.quit_at):
+                        await self.renew()
             await writing
+        except TimeoutError as error:
+            raise LeaseLost("the lease could not be renewed in time") from error
         finally:
             writing.cancel()
             await asyncio.wait([writing])
