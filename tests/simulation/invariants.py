@@ -89,7 +89,7 @@ class Invariants:
         """Uid of a Job to the pods of it that have succeeded, as its status says."""
         self._ended: set[str] = set()
         """Uids of jobs that have ended."""
-        self._cohorts: dict[str, str | None] = {}
+        self._cohorts = {queue: cohort for queue, (_, cohort) in USUAL.queues.items()}
         """What each queue was below when it was seen last."""
 
         def storage(version: str, kind: str) -> Any:
@@ -98,6 +98,7 @@ class Invariants:
             return resource.storage
 
         self._config_maps = storage("v1", "ConfigMap")
+        self._cluster_queues = storage("kueue.x-k8s.io/v1beta2", "ClusterQueue")
         self._pods = storage("v1", "Pod")
         self._jobs = {each: kind for kind, each in STORAGES.items()}
 
@@ -177,7 +178,9 @@ class Invariants:
             self.running.take(event)
             if wrong := self.running.too_much(LoopClock().now()):
                 self._fail(wrong)
-        if event.storage == self._config_maps:
+        if event.storage == self._cluster_queues and event.current is not None:
+            self._cohorts[event.current.key[-1]] = event.current.object["spec"].get("cohortName")
+        elif event.storage == self._config_maps:
             before = self._ledger
             self._read_ledger()
             if self._mixed:
@@ -277,8 +280,6 @@ class Invariants:
 
     def _fits(self, policies: Sequence[Trees], asked: Mapping[str, Reservation]) -> None:
         """Check that queues hold no more than one of ``policies`` allows in the trees of those ``asked`` about."""
-        for policy in policies:
-            self._cohorts |= {queue: cohort for queue, (_, cohort) in policy.queues.items()}
         over = [self._overdrawn(policy, asked) for policy in policies]
         if all(over):
             self._fail(over[-1])

@@ -62,6 +62,9 @@ PAST_FAILURES = (
     ("rough with orphans and namespaces ungated", 2169665022),
     ("rough on few nodes in racks", 898174135),
     ("rough with pages put back", 898174125),
+    ("rough with pages put back", 1),
+    ("calm with nested cohorts", 4284977210),
+    ("rough with releases changed", 4284977202),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -86,7 +89,10 @@ pod that was taken out of its gang while it was being deleted, an owner whose
 hold was written down after he had given up lifting it, pods of an orphaned Job that were forgotten before a watch
 that was five seconds behind had shown them, a gang being stopped that
 lost its place in a rack to one that may go anywhere, an old page that counted
-as judged because a leader that had not noticed it went on writing elsewhere."""
+as judged because a leader that had not noticed it went on writing elsewhere,
+pods of a job that was deleted while a rebuild wrote others, a check that had
+not seen to which cohort a queue was moved before it was deleted, users who left
+orphans where nobody was to leave any."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
