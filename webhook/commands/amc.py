@@ -7,8 +7,6 @@ account there and nothing else. Whoever may read the hub's Secret may use it. It
 
 import argparse
 import asyncio
-import base64
-import binascii
 import re
 import sys
 import tempfile
@@ -18,21 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import orjson
-
-from webhook.commands import terminal
+from webhook.commands import members, terminal
 from webhook.commands.show.reading import default_namespace
 from webhook.core.notation import names
-from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
-from webhook.fleet.credentials import kubeconfig as credentials
-from webhook.fleet.jobs.events import MEMBERS
-from webhook.fleet.policies import multikueue
-from webhook.fleet.policies.multikueue import Named
-from webhook.kube.api import Api
-from webhook.untyped import paths
-from webhook.untyped.values import text
+from webhook.errors import TuttiError, WrongName
 
-_SECRET: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets/{MEMBERS}"
 _VERBS: Final = ("get", "describe", "logs")
 _PODS: Final = ("pod", "pods", "po")
 _ANSWER_SECONDS: Final = 10
@@ -80,7 +68,7 @@ def parsed(arguments: Sequence[str]) -> Asked:
 async def run(asked: Asked) -> int:
     """Answer on standard output; return the exit status. Raises ApiError, WrongInput, WrongName."""
     async with terminal.cluster(asked.kubeconfig) as api:
-        known = await kubeconfigs(api)
+        known = await members.kubeconfigs(api)
     if asked.member and asked.member not in known:
         raise WrongName(f"{asked.member!r} is not a member; the hub has {', '.join(sorted(known))}")
     chosen = {name: known[name] for name in ([asked.member] if asked.member else sorted(known))}
@@ -94,49 +82,6 @@ def _for_one(words: Sequence[str]) -> str:
     """Return the first of kubectl's words whose answer cannot be put together with others in a table."""
     pairs = zip(words, [*words[1:], ""], strict=True)
     return next((word for word, after in pairs if _ONE_ONLY.match(word) and (word, after) != ("-o", "wide")), "")
-
-
-async def kubeconfigs(api: Api) -> dict[str, str]:
-    """Return the members' kubeconfigs by name, each one harmless (``kubeconfig``). Raises ApiError, WrongInput."""
-    clusters, found = await _clusters(api), dict[str, str]()
-    for cluster in clusters:
-        if not cluster.problem:
-            path = f"/api/v1/namespaces/{multikueue.NAMESPACE}/secrets/{cluster.names[0]}"
-            encoded = (await _data(api, path)).get(multikueue.KEY)
-            found[cluster.name] = _harmless(cluster.name, cluster.names[0], encoded)
-    try:
-        listed = await _data(api, _SECRET)
-    except NotFound as error:
-        if not clusters:
-            raise TuttiError(f"{error}; is this the hub? docs/fleet.md says how its members are set up") from error
-        listed = {}
-    return found | {name: _harmless(name, MEMBERS, encoded) for name, encoded in listed.items()}
-
-
-async def _clusters(api: Api) -> list[Named]:
-    """Return MultiKueue's clusters of the hub, where it has that kind and they may be listed."""
-    path = f"/apis/{multikueue.GROUP}/{multikueue.VERSIONS[0]}/multikueueclusters"
-    try:
-        return [multikueue.cluster(each) for each in orjson.loads(await api.request("GET", path))["items"]]
-    except (Forbidden, NotFound):
-        return []
-
-
-async def _data(api: Api, path: str) -> Mapping[str, object]:
-    try:
-        return paths.find_mapping(orjson.loads(await api.request("GET", path)), ("data",))
-    except Forbidden as error:
-        raise TuttiError(f"{error}; to use kubectl amc you need the right to get this Secret in the hub") from error
-
-
-def _harmless(name: str, secret: str, encoded: object) -> str:
-    try:
-        written = base64.b64decode(text(encoded), validate=True).decode()
-    except (binascii.Error, ValueError):
-        raise TuttiError(f"Secret {secret}: {name} is not text") from None
-    # kubectl would run and read whatever a kubeconfig says.
-    credentials.read(written, f"member {name}")
-    return written
 
 
 async def _get(words: Sequence[str], what: str, members: Mapping[str, str]) -> int:

@@ -4,12 +4,16 @@ import os
 import sys
 from pathlib import Path
 
+from webhook import logs
 from webhook.clock import SystemClock
-from webhook.commands import terminal
+from webhook.commands import members, terminal
 from webhook.commands.owner_verbs import every_kind
+from webhook.commands.show import fleet_health
 from webhook.core.notation.counted import counted
+from webhook.errors import ApiError, TuttiError, WrongName
 from webhook.fleet.credentials.account import made
 from webhook.fleet.lost import give_up, take_back
+from webhook.kube.api import Api
 
 
 async def account(kubeconfig: Path | None) -> None:
@@ -36,10 +40,32 @@ def outcome(gangs: int, member: str, *, dry_run: bool) -> str:
 
 async def lost(member: str, kubeconfig: Path | None, *, cluster: str, dry_run: bool, force: bool) -> None:
     """Give up what a member has. Raises ApiError, WrongName."""
+    # What is written on each job is logged for the hub's process; here a line says it.
+    logs.configure("warning", console=True)
     console, number = terminal.console(), 0
     async with terminal.cluster(kubeconfig) as api:
         kinds, how = await every_kind(api), {"dry_run": dry_run, "force": force}
         async for gang in give_up(api, kinds, member, SystemClock(), cluster=cluster, **how):
             number += 1
             console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)
+        if number == 0 and dry_run and not force:
+            await _is_known(api, member)
+        answering = number and await _answers(api, member)
     console.print(outcome(number, member, dry_run=dry_run), highlight=False, markup=False)
+    if answering:
+        sys.stderr.write(f"{member} answers: a hub that reaches it takes up again what is there, or it runs twice\n")
+
+
+async def _is_known(api: Api, member: str) -> None:
+    """Raises WrongName where nothing is in a member because there is none of that name, ApiError, TuttiError."""
+    if member not in (known := await members.written(api)):
+        told = f"the hub has {', '.join(sorted(known)) or 'none'}"
+        raise WrongName(f"{member} is no member, {told}; if it was one, add --force")
+
+
+async def _answers(api: Api, member: str) -> bool:
+    """Return whether a member answers now, by the kubeconfig that the hub has of it."""
+    try:
+        return not await fleet_health.answers((await members.kubeconfigs(api))[member])
+    except (ApiError, TuttiError, KeyError):
+        return False

@@ -177,5 +177,7 @@ class FleetClusters:
         environment = {"PYTHONPATH": str(ROOT)}
         command = ("-m", "webhook", "hub", "--config", config)
         hub.component("hub", *command, program=sys.executable, environment=environment).start()
+        # No kubelet runs its pods, so as a Deployment it would never be ready.
+        system("delete", "deployment", "tutti-hub", "--wait=false")
         ready = f"http://127.0.0.1:{health}/readyz"
         wait_until(lambda: hub.http_ok(ready), 60, what="tutti hub is ready")

@@ -12,7 +12,7 @@ import yaml
 
 from tests.unit.fleet.credentials.test_kubeconfig import good
 from tests.unit.kube.fake_api import FakeApi
-from webhook.commands import amc
+from webhook.commands import amc, members
 from webhook.errors import Forbidden, TuttiError, WrongInput, WrongName
 
 KUBECTL = """#!/bin/sh
@@ -224,11 +224,11 @@ async def test_the_clusters_of_multikueue_are_members_too() -> None:
     path = "/api/v1/namespaces/kueue-system/secrets/worker1-secret"
     given = yaml.safe_dump(member("right"))
     hub.others[path] = {"data": {"kubeconfig": base64.b64encode(given.encode()).decode()}}
-    found = await amc.kubeconfigs(hub)
+    found = await members.kubeconfigs(hub)
     assert sorted(found) == ["left", "worker1"]
     assert found["worker1"] == given
     hub.others[path] = {
         "data": {"kubeconfig": base64.b64encode(yaml.safe_dump(member("r", exec={})).encode()).decode()}
     }
     with pytest.raises(WrongInput, match="would run a command"):
-        await amc.kubeconfigs(hub)
+        await members.kubeconfigs(hub)

@@ -139,6 +139,7 @@ async def test_the_pods_and_finalizers_that_keep_a_gang_are_named() -> None:
         await asyncio.sleep(LONG_SECONDS)
         kept = f"still has pod {first}, which has finalizer example.org/slow; pod {second}, which has finalizer"
         assert (await told(world))[0].startswith(f"a {kept}")
+        assert (await told(world))[0].endswith("kubectl amc get pod -n team-a -m a"), "the copy itself is gone"
         assert kept in await explained(world)
         await world.members["a"].keep_pod(first, [])
         await asyncio.sleep(70)

@@ -3,7 +3,7 @@
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
 from cryptography import x509
@@ -14,6 +14,8 @@ from rich.table import Table
 from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.installed import stored_config
+from webhook.commands.show import fleet_health
+from webhook.commands.show.finding import Finding
 from webhook.commands.show.ledger import leader_line, read_ledger
 from webhook.commands.show.reading import visible_queues
 from webhook.controllers.ledger.quarantine import PLACES, kept_since
@@ -49,14 +51,6 @@ _DUE_PART: Final = 0.1
 """So should one with less of its life left: cert-manager may be told to issue for a day."""
 
 
-class Finding(NamedTuple):
-    """One thing that was looked at."""
-
-    what: str
-    well: bool
-    text: str
-
-
 async def show(kubeconfig: Path | None) -> bool:
     """Print whether each part of Tutti is well; return whether all are."""
     async with terminal.cluster(kubeconfig) as api:
@@ -84,6 +78,8 @@ async def look(api: Api, now: float) -> list[Finding]:
         "ledger": ledger,
         "registration": lambda: _registrations(api),
         "queues": lambda: _queues(api),
+        "hub": lambda: _hub(api),
+        "members": lambda: fleet_health.look(api),
     }
     found: list[Finding] = []
     for what, seek in looks.items():
@@ -191,6 +187,15 @@ async def _led(api: Api, now: float) -> tuple[bool, str]:
     """Return whether some reconciler holds the lease, wherever it runs."""
     well, text = leader_line(leader_of(await read_ledger(api)), now)
     return well, "a reconciler elsewhere leads" if well else text
+
+
+async def _hub(api: Api) -> Sequence[Finding]:
+    """Return whether ``tutti hub`` runs; nothing where this cluster is no hub."""
+
+    async def elsewhere() -> tuple[bool, str]:
+        return True, "whether tutti hub runs elsewhere is not seen"
+
+    return [] if await find(api, fleet_health.HUB) is None else await _replicas(api, "hub", elsewhere)
 
 
 async def _authorities(api: Api, now: float) -> Sequence[Finding]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.sight import Sight
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.core.notation.shortened import shortened
@@ -94,10 +95,16 @@ def silent(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, 
     return _while_so(kind, job, f"silent.{int(now // 3600)}", now) | told
 
 
-def kept(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, why: str, now: float) -> dict[str, Any]:
-    """Return the event that a gang which is to leave its member is kept there by something; one an hour."""
+def kept(
+    kind: JobKind, job: Mapping[str, Any], sight: Sight, dispatch: Dispatch, why: str, *, now: float
+) -> dict[str, Any]:
+    """Return the event that a gang which is to leave its member is kept there by something; one an hour.
+
+    Where its copy is gone by that ``sight`` its pods are left, or its reservation.
+    """
     metadata = job["metadata"]
-    ask = f"kubectl amc describe {kind.singular} {metadata['name']} -n {metadata['namespace']} -m {dispatch.member}"
+    what = f"describe {kind.singular} {metadata['name']}" if sight.copy else "get pod"
+    ask = f"kubectl amc {what} -n {metadata['namespace']} -m {dispatch.member}"
     message = (
         f"{dispatch.member} {why}. Once nothing of it is left there, the job goes away or runs elsewhere. Fix that in "
         f"{dispatch.member}; this shows it: {ask}"

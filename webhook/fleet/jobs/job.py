@@ -31,7 +31,7 @@ from webhook.fleet.jobs.asking.failed import Failed
 from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
 from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS, Refusal
-from webhook.fleet.jobs.events import KEPT, QUEUE_MISSING, kept, queue_missing
+from webhook.fleet.jobs.events import QUEUE_MISSING, queue_missing
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.leaving import Leaving
 from webhook.fleet.jobs.own import OwnJob
@@ -439,7 +439,7 @@ class FleetJob:
             member = self._fleet.member(dispatch.member)
             if said := await self._leaving.words(member, self.namespace, dispatch, found):
                 await self._note_waits(job, dispatch, said)
-                await self._telling.hourly(KEPT, lambda now: kept(self._kind, job, dispatch, said, now))
+                await self._telling.kept(job, found.sight, dispatch, said)
 
     async def _note_waits(self, job: Mapping[str, Any], dispatch: Dispatch, said: str) -> None:
         if why := self._telling.word(dispatch.waits, said):

@@ -15,12 +15,14 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, Conflict
 from webhook.fleet.jobs.events import (
     CHANGED,
+    KEPT,
     RECORD_REFUSED,
     SILENT,
     STATUS_REFUSED,
     UNREADABLE,
     bound,
     changed,
+    kept,
     record_refused,
     silent,
     status_refused,
@@ -94,6 +96,10 @@ class Telling:
                 return
             why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.health.failure}"
         await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
+
+    async def kept(self, job: Mapping[str, Any], sight: Sight, dispatch: Dispatch, why: str) -> None:
+        """Say what keeps a gang in the member that it is to leave."""
+        await self.hourly(KEPT, lambda now: kept(self._kind, job, sight, dispatch, why, now=now))
 
     async def status_refused(self, job: Mapping[str, Any], member: str, error: ApiError) -> None:
         """Say that the hub's API server refuses what is shown of a copy, which would else end in silence."""

@@ -1,0 +1,87 @@
+"""``tutti status`` in a hub: which member does not answer, and whether ``tutti hub`` runs."""
+
+import base64
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.commands.test_amc import CLUSTERS, member
+from tests.unit.commands.test_status import DEPLOYMENTS, answers
+from tests.unit.commands.test_views import Answers
+from tests.unit.kube.fake_api import FakeApi
+from tests.unit.visibility.world import NOW, World
+from webhook.commands import fleet
+from webhook.commands.show import fleet_health, health
+from webhook.errors import TuttiError, Unavailable, WrongName
+from webhook.fleet.credentials.kubeconfig import Account
+
+pytestmark = pytest.mark.virtual_time
+SECRET = "/api/v1/namespaces/tutti-system/secrets/tutti-hub-members"
+LOST = "/api/v1/namespaces/tutti-system/configmaps/tutti-fleet-lost"
+
+
+def secret(**members: dict[str, Any]) -> dict[str, Any]:
+    return {"data": {name: base64.b64encode(yaml.safe_dump(each).encode()).decode() for name, each in members.items()}}
+
+
+def hub(**changed: Any) -> Answers:
+    """A hub of two members, one of which is called ``silent``."""
+    members = secret(left=member("left"), right=member("silent"))
+    return Answers(**{fleet_health.HUB: {}, SECRET: members, CLUSTERS: {"items": []}, **changed})
+
+
+class Member(FakeApi):
+    """A member that answers, unless it is silent."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__()
+        self._silent = "silent" in account.server
+
+    async def request(self, method: str, path: str, **how: Any) -> bytes:
+        assert path == "/version"
+        if self._silent:
+            raise Unavailable(0, "ConnectionFailed", "connection refused")
+        return b"{}"
+
+
+async def told(api: Answers) -> list[tuple[bool, str]]:
+    return [(found.well, found.text) for found in await fleet_health.look(api, Member)]  # type: ignore[arg-type]
+
+
+async def test_each_member_is_asked_and_one_that_does_not_answer_is_wrong() -> None:
+    assert await told(hub()) == [
+        (True, "left answers"),
+        (False, "right does not answer: ConnectionFailed: connection refused"),
+    ]
+
+
+async def test_a_member_that_was_declared_lost_is_named() -> None:
+    noted = {"data": {"gone": "2026-11-28T15:30:39Z"}}
+    assert (True, "gone was declared lost at 2026-11-28T15:30:39Z") in await told(hub(**{LOST: noted}))
+
+
+async def test_a_kubeconfig_that_would_run_something_is_told_and_not_used() -> None:
+    [(well, text)] = await told(hub(**{SECRET: secret(left=member("left", exec={}))}))
+    assert not well
+    assert "would run a command" in text
+
+
+async def test_where_no_hub_is_nothing_is_said_of_members() -> None:
+    assert await told(Answers()) == []
+
+
+async def test_a_hub_without_a_ready_pod_is_wrong() -> None:
+    down = {"spec": {"replicas": 1}, "status": {}}
+    seen = await answers(World(), **{fleet_health.HUB: {}, f"{DEPLOYMENTS}/tutti-hub": down})
+    found = {each.what: each for each in await health.look(seen, NOW)}  # type: ignore[arg-type]
+    assert found["hub"] == ("hub", False, "0 of 1 replicas are ready")
+    assert not found["members"].well, "and nobody can say which members it has"
+
+
+async def test_a_name_that_is_no_members_is_no_reason_to_remove_one() -> None:
+    with pytest.raises(WrongName, match=r"leftt is no member, the hub has left, right; if it was one, add --force"):
+        await fleet._is_known(hub(), "leftt")  # type: ignore[arg-type]
+    await fleet._is_known(hub(), "left")  # type: ignore[arg-type]
+    with pytest.raises(TuttiError, match="is this the hub"):
+        await fleet._is_known(Answers(**{CLUSTERS: {"items": []}}), "left")  # type: ignore[arg-type]
