@@ -88,6 +88,10 @@ class Announcer:
         shared = reservation.membership
         others = "" if shared is None else f", with the other jobs of PodGroup {shared.ensemble}"
         told = f"{counted(pods, 'pod')}{where} start{'s' if pods == 1 else ' together'}{others}: {asked}"
+        job = self._view.jobs.get(reservation.uid)
+        if job is not None and job.for_a_member:
+            told = f"quota for {counted(pods, 'pod')}{where} is held{others}: {asked}; tutti explain says which member"
+            told = f"{told} of the fleet has them, or why none does"
         nothing = "it asks for 0 pods, so nothing starts; to add pods, suspend it first: it then waits in its queue"
         self._note(reservation.uid, "Admitted", told if pods else nothing)
 

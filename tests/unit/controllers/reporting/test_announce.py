@@ -147,6 +147,19 @@ async def test_who_is_admitted_while_others_are_told_of_is_told_nothing() -> Non
     assert [told.partition(" ")[0] for told in notes.told] == ["Admitted", "Queued"]
 
 
+async def test_what_a_hub_admits_is_not_said_to_start() -> None:
+    """A member may have no room for it for days."""
+    world, notes = World(), Notes()
+    announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
+    job = world.waits("train")
+    reservation = world.admits(job)
+    world.view.jobs[job.uid] = replace(job, for_a_member=True)
+    announcer.admitted(reservation)
+    (told,) = notes.told
+    assert "start" not in told
+    assert told.endswith("tutti explain says which member of the fleet has them, or why none does")
+
+
 async def test_that_pods_wait_to_join_is_said_once_a_reason_of_all_that_grow_in_turn() -> None:
     world, notes = World(), Notes()
     jobs = [world.waits(f"train-{number}") for number in range(LOOKED_AT_MAX + 5)]
