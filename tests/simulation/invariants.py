@@ -183,6 +183,8 @@ class Invariants:
         elif event.storage == self._config_maps:
             before = self._ledger
             self._read_ledger()
+            if self.running is not None:
+                self.running.take_entries(self._ledger.entries.values())
             if self._mixed:
                 return
             self._put_back = None

@@ -5,12 +5,14 @@ its controllers made, runs within the quota of all queues together.
 """
 
 import re
+from collections.abc import Iterable
 from math import inf
 from typing import Any, Final
 
 from tests.simulation.hostile import PREFIX
 from tests.simulation.load import NOMINAL_GPUS
 from tests.simulation.shapes import STORAGES
+from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.laboratory.simulated.objects.store import Event, Store
 from webhook.untyped.values import seconds
@@ -32,6 +34,8 @@ class Running:
         self._gpus: dict[str, int] = {}
         self._gone_by: dict[str, float] = {}
         """When the grace period of pods that are being deleted is over: what stays is on a node that is silent."""
+        self._uncharged: set[str] = set()
+        """Uids of jobs that were adopted while the LocalQueue that they name was gone: no queue is charged for them."""
 
     def take(self, event: Event) -> None:
         """Take in one stored write."""
@@ -54,6 +58,10 @@ class Running:
                 if metadata.get("deletionTimestamp"):
                     self._gone_by[uid] = seconds(metadata["deletionTimestamp"])
 
+    def take_entries(self, entries: Iterable[Reservation]) -> None:
+        """Take note of what is charged to no queue."""
+        self._uncharged.update(entry.uid for entry in entries if entry.adopted and entry.queue is None)
+
     def take_stored(self, store: Store) -> None:
         """Take in what is there already, owners before what they made."""
         for storage in (*reversed(STORAGES.values()), PODS):
@@ -62,8 +70,14 @@ class Running:
 
     def too_much(self, now: float) -> str:
         """Return what runs, if it is more than all queues together have; otherwise nothing."""
-        gpus = sum(gpus for uid, gpus in self._gpus.items() if now < self._gone_by.get(uid, inf))
+        charged = (uid for uid in self._gpus if self._top(uid) not in self._uncharged)
+        gpus = sum(self._gpus[uid] for uid in charged if now < self._gone_by.get(uid, inf))
         return f"{gpus} GPUs run, all queues together have {MOST_GPUS}" if gpus > MOST_GPUS else ""
+
+    def _top(self, uid: str) -> str:
+        while owner := self._made_for.get(uid):
+            uid = owner
+        return uid
 
     def _runs(self, uid: str) -> bool:
         return uid in self._gpus or any(self._made_for.get(pod) == uid for pod in self._gpus)
