@@ -59,7 +59,7 @@ MUTANTS: Final = (
     Mutant(
         "1",
         "a take-over raises the epoch of each page",
-        KEEPER,
+        "webhook/controllers/ledger/raised_pages.py",
         "        version = await self._objects.patch("
         "kept.name, kept.resource_version, {ledger_text.META: meta}, None)\n"
         "        kept.resource_version, kept.meta = version, meta\n",
@@ -118,7 +118,7 @@ MUTANTS: Final = (
         "1",
         "who takes over compares what objects say of each other",
         KEEPER,
-        "        check({INDEX: before, **decoded}, self._proved_seq())\n",
+        "        check({INDEX: before, **raised.read}, self._proved_seq())\n",
         "",
         WITNESS_TESTS,
     ),
