@@ -311,8 +311,11 @@ MUTANTS: Final = (
         "5",
         "a start that is repeated is preceded by a conditional write of the ledger",
         RECONCILER,
-        "if changed or batch.starts or batch.lifts or self._keeper.renew_due:",
-        "if changed or batch.lifts or self._keeper.renew_due:",
+        "            await self._keeper.commit(batch.put.values(), ",
+        "            if not changed:\n"
+        "                on_put(self._keeper.ledger)\n"
+        "            else:\n"
+        "                await self._keeper.commit(batch.put.values(), ",
         RULES_TESTS,
     ),
     Mutant(
