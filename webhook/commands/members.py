@@ -22,7 +22,7 @@ _SECRET: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets/{MEMBERS}
 
 async def kubeconfigs(api: Api) -> dict[str, str]:
     """Return the members' kubeconfigs by name, each one harmless (``kubeconfig``). Raises ApiError, TuttiError."""
-    return {name: _harmless(name, *each) for name, each in (await written(api)).items()}
+    return {name: harmless(name, *each) for name, each in (await written(api)).items()}
 
 
 async def written(api: Api) -> dict[str, tuple[str, object]]:
@@ -58,7 +58,8 @@ async def _data(api: Api, path: str) -> Mapping[str, object]:
         raise TuttiError(f"{error}; this takes the right to get this Secret in the hub") from error
 
 
-def _harmless(name: str, secret: str, encoded: object) -> str:
+def harmless(name: str, secret: str, encoded: object) -> str:
+    """Return a member's kubeconfig, as its Secret has it ``encoded``. Raises TuttiError where it is none to use."""
     try:
         kubeconfig = base64.b64decode(text(encoded), validate=True).decode()
     except (binascii.Error, ValueError):

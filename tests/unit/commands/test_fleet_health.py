@@ -62,9 +62,12 @@ async def test_a_member_that_was_declared_lost_is_named() -> None:
 
 
 async def test_a_kubeconfig_that_would_run_something_is_told_and_not_used() -> None:
-    [(well, text)] = await told(hub(**{SECRET: secret(left=member("left", exec={}))}))
+    both = secret(left=member("left", exec={}), right=member("right"))
+    (well, text), other = await told(hub(**{SECRET: both}))
     assert not well
+    assert text.startswith("left has no usable kubeconfig")
     assert "would run a command" in text
+    assert other == (True, "right answers"), "it hides no other"
 
 
 async def test_where_no_hub_is_nothing_is_said_of_members() -> None:

@@ -25,11 +25,11 @@ async def look(api: Api, reach: Callable[[Account], Api] = reached) -> Sequence[
     if await find(api, HUB) is None:
         return []
     try:
-        written = await members.kubeconfigs(api)
+        written = await members.written(api)
     except TuttiError as error:
         return [Finding("members", False, str(error))]
     gone = await lost.noted(api)
-    found = await asyncio.gather(*(_member(name, written[name], reach) for name in sorted(written)))
+    found = await asyncio.gather(*(_member(name, *written[name], reach) for name in sorted(written)))
     given_up = [Finding("member", True, f"{name} was declared lost at {when}") for name, when in sorted(gone.items())]
     return [*found, *given_up]
 
@@ -49,6 +49,9 @@ async def answers(written: str, reach: Callable[[Account], Api] = reached) -> st
     return ""
 
 
-async def _member(name: str, written: str, reach: Callable[[Account], Api]) -> Finding:
-    why = await answers(written, reach)
+async def _member(name: str, secret: str, encoded: object, reach: Callable[[Account], Api]) -> Finding:
+    try:
+        why = await answers(members.harmless(name, secret, encoded), reach)
+    except TuttiError as error:
+        return Finding("member", False, f"{name} has no usable kubeconfig: {error}")
     return Finding("member", not why, f"{name} does not answer: {why}" if why else f"{name} answers")
