@@ -66,12 +66,19 @@ def parsed(arguments: Sequence[str]) -> Asked:
 
 
 async def run(asked: Asked) -> int:
-    """Answer on standard output; return the exit status. Raises ApiError, WrongInput, WrongName."""
+    """Answer on standard output; return the exit status. Raises ApiError, TuttiError, WrongName."""
     async with terminal.cluster(asked.kubeconfig) as api:
-        known = await members.kubeconfigs(api)
-    if asked.member and asked.member not in known:
-        raise WrongName(f"{asked.member!r} is not a member; the hub has {', '.join(sorted(known))}")
-    chosen = {name: known[name] for name in ([asked.member] if asked.member else sorted(known))}
+        usable, unusable = await members.kubeconfigs(api)
+    if asked.member in unusable:
+        raise TuttiError(f"{asked.member}: {unusable[asked.member]}")
+    if asked.member and asked.member not in usable:
+        raise WrongName(f"{asked.member!r} is not a member; the hub has {', '.join(sorted(usable | unusable))}")
+    chosen = {name: usable[name] for name in ([asked.member] if asked.member else sorted(usable))}
+    status = await _asked(asked, chosen) if chosen else 0
+    return status if asked.member else max(status, _told(unusable))
+
+
+async def _asked(asked: Asked, chosen: Mapping[str, str]) -> int:
     words = [asked.verb, *asked.words, f"--namespace={asked.namespace or default_namespace(asked.kubeconfig)}"]
     if asked.verb == "get" and not _for_one(asked.words):
         return await _get(words, asked.words[0], chosen)

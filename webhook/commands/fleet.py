@@ -66,6 +66,7 @@ async def _is_known(api: Api, member: str) -> None:
 async def _answers(api: Api, member: str) -> bool:
     """Return whether a member answers now, by the kubeconfig that the hub has of it."""
     try:
-        return not await fleet_health.answers((await members.kubeconfigs(api))[member])
+        usable, _ = await members.kubeconfigs(api)
+        return not await fleet_health.answers(usable[member])
     except (ApiError, TuttiError, KeyError):
         return False

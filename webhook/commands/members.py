@@ -20,9 +20,18 @@ from webhook.untyped.values import text
 _SECRET: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets/{MEMBERS}"
 
 
-async def kubeconfigs(api: Api) -> dict[str, str]:
-    """Return the members' kubeconfigs by name, each one harmless (``kubeconfig``). Raises ApiError, TuttiError."""
-    return {name: harmless(name, *each) for name, each in (await written(api)).items()}
+async def kubeconfigs(api: Api) -> tuple[dict[str, str], dict[str, str]]:
+    """Return by name the members' kubeconfigs that are harmless (``kubeconfig``), and why each other one is of no use.
+
+    Raises ApiError, TuttiError.
+    """
+    usable, unusable = dict[str, str](), dict[str, str]()
+    for name, each in (await written(api)).items():
+        try:
+            usable[name] = harmless(name, *each)
+        except TuttiError as error:
+            unusable[name] = str(error)
+    return usable, unusable
 
 
 async def written(api: Api) -> dict[str, tuple[str, object]]:
@@ -32,7 +41,11 @@ async def written(api: Api) -> dict[str, tuple[str, object]]:
         if not cluster.problem:
             secret = cluster.names[0]
             path = f"/api/v1/namespaces/{multikueue.NAMESPACE}/secrets/{secret}"
-            found[cluster.name] = secret, (await _data(api, path)).get(multikueue.KEY)
+            try:
+                encoded = (await _data(api, path)).get(multikueue.KEY)
+            except NotFound:
+                encoded = None
+            found[cluster.name] = secret, encoded
     try:
         listed = await _data(api, _SECRET)
     except NotFound as error:
@@ -60,10 +73,12 @@ async def _data(api: Api, path: str) -> Mapping[str, object]:
 
 def harmless(name: str, secret: str, encoded: object) -> str:
     """Return a member's kubeconfig, as its Secret has it ``encoded``. Raises TuttiError where it is none to use."""
+    if encoded is None:
+        raise TuttiError(f"there is no Secret {secret} with a kubeconfig")
     try:
         kubeconfig = base64.b64decode(text(encoded), validate=True).decode()
     except (binascii.Error, ValueError):
         raise TuttiError(f"Secret {secret}: {name} is not text") from None
     # kubectl would run and read whatever a kubeconfig says.
-    credentials.read(kubeconfig, f"member {name}")
+    credentials.read(kubeconfig, "kubeconfig")
     return kubeconfig

@@ -13,7 +13,7 @@ import yaml
 from tests.unit.fleet.credentials.test_kubeconfig import good
 from tests.unit.kube.fake_api import FakeApi
 from webhook.commands import amc, members
-from webhook.errors import Forbidden, TuttiError, WrongInput, WrongName
+from webhook.errors import Forbidden, NotFound, TuttiError, WrongName
 
 KUBECTL = """#!/bin/sh
 server=$(sed -n 's/.*server: https:..//p' "${1#--kubeconfig=}")
@@ -50,6 +50,8 @@ class Hub(FakeApi):
         if path not in self.others:
             assert path == "/api/v1/namespaces/tutti-system/secrets/tutti-hub-members"
             return json.dumps({"data": self.data}).encode()
+        if self.others[path] is None:
+            raise NotFound(404, "NotFound", f"{path} not found")
         return json.dumps(self.others[path]).encode()
 
 
@@ -199,12 +201,30 @@ async def test_a_member_that_the_hub_has_not_is_named_with_those_it_has(kubectl:
         await ask("get pod -m middle")
 
 
-async def test_no_program_starts_for_a_kubeconfig_that_would_run_one(
-    kubectl: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("verb", ["get pod", "logs other-0"])
+async def test_no_program_starts_for_a_kubeconfig_that_would_run_one_and_it_hides_no_other(
+    kubectl: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], verb: str
 ) -> None:
+    answers(kubectl, PODS)
     reach(monkeypatch, Hub({"left": member("left"), "right": member("right", exec={"command": "steal"})}))
-    with pytest.raises(WrongInput, match="would run a command"):
-        await ask("get pod -M")
+    assert await ask(f"{verb} -M") == 1
+    said = capfd.readouterr()
+    assert "pytorch-test-master-0" in said.out
+    assert said.err.startswith("right: kubeconfig: ")
+    assert "would run a command" in said.err
+    assert await ask(f"{verb} -m left") == 0
+    assert not capfd.readouterr().err
+    with pytest.raises(TuttiError, match=r"^right: kubeconfig: .*would run a command"):
+        await ask(f"{verb} -m right")
+    assert {line.split()[0] for line in asked_of(kubectl)} == {"left"}
+
+
+async def test_where_no_member_has_a_kubeconfig_to_use_each_is_told(
+    kubectl: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reach(monkeypatch, Hub({"left": member("left", exec={}), "right": member("right", exec={})}))
+    assert await ask("get pod -M") == 1
+    assert [line.split(":")[0] for line in capfd.readouterr().err.splitlines()] == ["left", "right"]
     assert not asked_of(kubectl)
 
 
@@ -224,11 +244,25 @@ async def test_the_clusters_of_multikueue_are_members_too() -> None:
     path = "/api/v1/namespaces/kueue-system/secrets/worker1-secret"
     given = yaml.safe_dump(member("right"))
     hub.others[path] = {"data": {"kubeconfig": base64.b64encode(given.encode()).decode()}}
-    found = await members.kubeconfigs(hub)
+    found, unusable = await members.kubeconfigs(hub)
     assert sorted(found) == ["left", "worker1"]
     assert found["worker1"] == given
+    assert not unusable
     hub.others[path] = {
         "data": {"kubeconfig": base64.b64encode(yaml.safe_dump(member("r", exec={})).encode()).decode()}
     }
-    with pytest.raises(WrongInput, match="would run a command"):
-        await members.kubeconfigs(hub)
+    found, unusable = await members.kubeconfigs(hub)
+    assert sorted(found) == ["left"]
+    assert "would run a command" in unusable["worker1"]
+
+
+@pytest.mark.parametrize("stored", [None, {}, {"data": {"token": "eA=="}}])
+async def test_a_cluster_of_multikueue_without_its_secret_hides_no_other(stored: dict[str, Any] | None) -> None:
+    hub = Hub({"left": member("left")})
+    hub.others[CLUSTERS] = {
+        "items": [{"metadata": {"name": "worker1"}, "spec": {"kubeConfig": {"location": "worker1-secret"}}}]
+    }
+    hub.others["/api/v1/namespaces/kueue-system/secrets/worker1-secret"] = stored
+    found, unusable = await members.kubeconfigs(hub)
+    assert sorted(found) == ["left"]
+    assert unusable == {"worker1": "there is no Secret worker1-secret with a kubeconfig"}

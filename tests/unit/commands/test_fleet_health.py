@@ -65,7 +65,7 @@ async def test_a_kubeconfig_that_would_run_something_is_told_and_not_used() -> N
     both = secret(left=member("left", exec={}), right=member("right"))
     (well, text), other = await told(hub(**{SECRET: both}))
     assert not well
-    assert text.startswith("left has no usable kubeconfig")
+    assert text.startswith("left cannot be asked: kubeconfig: ")
     assert "would run a command" in text
     assert other == (True, "right answers"), "it hides no other"
 

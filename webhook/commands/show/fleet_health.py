@@ -53,5 +53,5 @@ async def _member(name: str, secret: str, encoded: object, reach: Callable[[Acco
     try:
         why = await answers(members.harmless(name, secret, encoded), reach)
     except TuttiError as error:
-        return Finding("member", False, f"{name} has no usable kubeconfig: {error}")
+        return Finding("member", False, f"{name} cannot be asked: {error}")
     return Finding("member", not why, f"{name} does not answer: {why}" if why else f"{name} answers")
