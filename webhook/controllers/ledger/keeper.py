@@ -322,15 +322,10 @@ class LedgerKeeper(LeasedWriter):
         """Return the page of each new entry; what has no page yet comes to be first."""
         gangs = filing.gangs(new)
         asked = [(entry_bytes(*gang), self._joined(gang[0])) for gang in gangs]
-        homes: dict[str, str] = {}
-        fresh, room = "", 0
-        for gang, (size, _), page in zip(gangs, asked, self._layout.assign(asked), strict=True):
-            if page is None and size > room:
-                fresh, room = await self._new_page(), ledger_pages.PAGE_BYTES
-            if page is None:
-                room -= size
-            homes |= {entry.uid: fresh if page is None else page for entry in gang}
-        return homes
+        pages = self._layout.assign(asked)
+        fresh = await self._new_pages(1 + max((page for page in pages if isinstance(page, int)), default=-1))
+        homes = [fresh[page] if isinstance(page, int) else page for page in pages]
+        return {entry.uid: home for gang, home in zip(gangs, homes, strict=True) for entry in gang}
 
     def _joined(self, entry: Reservation) -> list[str]:
         if entry.membership is None or self.ledger is None:
@@ -387,18 +382,25 @@ class LedgerKeeper(LeasedWriter):
 
     # -- pages that come and go -------------------------------------------------------------------------------------
 
-    async def _new_page(self) -> str:
-        """Create an empty page, list it in the index, and only then use it: so a late creation is never read."""
+    async def _new_pages(self, number: int) -> list[str]:
+        """Create empty pages, list them in the index, and only then use them: so a late creation is never read."""
+        if not number:
+            return []
         assert self.ledger is not None
-        kept = await self._create_page(self.ledger.epoch)
-        pages = {**self.ledger.pages, kept.name: kept.uid}
+        epoch, created = self.ledger.epoch, list[Kept]()
+
+        async def create() -> None:
+            created.append(await self._create_page(epoch))
+
+        await self._renewing(create() for _ in range(number))
+        self._pages |= {kept.name: kept for kept in created}
+        self._layout.bytes_of |= {kept.name: 0 for kept in created}
+        self._layout.open = created[-1].name
+        pages = {**self.ledger.pages, **{kept.name: kept.uid for kept in created}}
         listed = replace(self.ledger, seq=self.ledger.seq + 1, pages=pages)
-        self._pages[kept.name] = kept
-        self._layout.bytes_of[kept.name] = 0
-        self._layout.open = kept.name
         await self._write(INDEX, (), listed, {ledger_text.PAGES: ledger_text.encode_pages(pages)})
         self._remember(listed)
-        return kept.name
+        return [kept.name for kept in created]
 
     async def _create_page(self, epoch: int) -> Kept:
         """Create a page without entries. It says so, or one that was wiped would look the same."""
@@ -410,7 +412,8 @@ class LedgerKeeper(LeasedWriter):
             self._page_number += 1
             name = f"{self._index.name}-page-{epoch}-{self._page_number}"
             try:
-                stored = await self._objects.create(name, data=data)
+                async with self._slots:
+                    stored = await self._objects.create(name, data=data)
             except (Conflict, Unavailable) as error:
                 log.warning("ledger.write_failed", error=str(error))
                 await asyncio.sleep(0.1)

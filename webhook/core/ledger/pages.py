@@ -60,27 +60,29 @@ class Layout:
         """Return how many bytes of entries ``page`` may still take."""
         return (INDEX_BYTES if page == INDEX else PAGE_BYTES) - self.bytes_of[page]
 
-    def assign(self, gangs: Sequence[tuple[int, Iterable[str]]]) -> list[str | None]:
+    def assign(self, gangs: Sequence[tuple[int, Iterable[str]]]) -> list[str | int]:
         """Return the page of each new gang, given as its bytes and the uids of those that it joins.
 
-        None stands for a page that has to come to be first; several gangs may share it, as ``PAGE_BYTES`` allows.
+        A number stands for a page that has to come to be first: 0 for one, 1 for another, and so on.
         """
         taken: dict[str, int] = {}
-        fresh: int | None = None
-        pages: list[str | None] = []
+        fresh, room = -1, 0
+        pages: list[str | int] = []
         for size, joined in gangs:
             home = next((self.page_of[uid] for uid in joined if uid in self.page_of), None)
             if home is not None and self.bytes_of[home] + taken.get(home, 0) + size > GANG_BYTES_MAX:
                 home = None
-            if home is None and fresh is None and not self._takes(self.open, size, taken):
+            if home is None and fresh < 0 and not self._takes(self.open, size, taken):
                 refilled = self._refilled(size, taken)
                 if refilled is None:
-                    fresh = 0
+                    fresh, room = 0, PAGE_BYTES
                 else:
                     self.open = refilled
-            if home is None and fresh is not None:
-                fresh += size
-                pages.append(None)
+            if home is None and fresh >= 0:
+                if size > room and room < PAGE_BYTES:
+                    fresh, room = fresh + 1, PAGE_BYTES
+                room -= size
+                pages.append(fresh)
                 continue
             page = self.open if home is None else home
             taken[page] = taken.get(page, 0) + size

@@ -68,6 +68,34 @@ async def test_one_admission_writes_one_page_whatever_else_runs(stage: Stage) ->
     assert len(changed) == 1
 
 
+async def test_pages_that_come_to_be_together_are_created_at_once_and_listed_by_one_write(stage: Stage) -> None:
+    keeper, api = await filled(stage, 3)
+    assert keeper.ledger is not None
+    before, writes = len(keeper.ledger.pages), api.writes
+    await keeper.commit([reservation(f"new-{number}") for number in range(12)])
+    made = len(keeper.ledger.pages) - before
+    assert made >= 3
+    assert await whole(stage) == keeper.ledger
+    # Each is created, the index lists them, and each is filled, as is the one that had room.
+    assert api.writes - writes <= 2 * made + 2
+    api.write_seconds, began = 1.0, asyncio.get_running_loop().time()
+    await keeper.commit([reservation(f"newer-{number}") for number in range(12)])
+    assert len(keeper.ledger.pages) >= before + made + 3
+    assert asyncio.get_running_loop().time() - began < 5, "not one after the other"
+
+
+@pytest.mark.parametrize("lost", ["lose_requests", "lose_replies"])
+async def test_where_one_of_several_creations_is_lost_only_pages_that_are_there_are_listed(
+    stage: Stage, lost: str
+) -> None:
+    keeper, api = await filled(stage, 3)
+    setattr(api, lost, 2)
+    await keeper.commit([reservation(f"new-{number}") for number in range(12)])
+    assert keeper.ledger is not None
+    assert await whole(stage) == keeper.ledger
+    assert keeper.ledger.pages.keys() <= (await stored(stage)).keys()
+
+
 async def test_who_starts_waits_for_no_page_on_which_others_have_ended(stage: Stage) -> None:
     keeper, api = await filled(stage, 12)
     assert keeper.ledger is not None

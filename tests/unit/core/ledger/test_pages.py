@@ -77,7 +77,7 @@ def test_entries_stay_where_they_were_put_and_no_page_takes_more_than_it_may(
     for number, (size, group) in enumerate(arrivals):
         uid, joined = str(number), [each for each in groups.get(group, ()) if each in layout.page_of]
         (page,) = layout.assign([(size, joined)])
-        if page is None:
+        if isinstance(page, int):
             made += 1
             page = layout.open = f"page-{made}"
             layout.bytes_of[page] = 0
@@ -112,7 +112,7 @@ def test_there_are_never_more_than_two_pages_for_each_that_was_ever_filled(
     for number, (size, ends_long, chance) in enumerate(story):
         uid = str(number)
         (page,) = layout.assign([(size, [])])
-        if page is None:
+        if isinstance(page, int):
             made += 1
             page = layout.open = f"page-{made}"
             layout.bytes_of[page] = 0
@@ -127,6 +127,22 @@ def test_there_are_never_more_than_two_pages_for_each_that_was_ever_filled(
                 del layout.bytes_of[empty]
 
 
+@given(st.lists(LENGTHS, min_size=1, max_size=60))
+def test_of_the_pages_that_come_to_be_at_once_each_is_filled_before_the_next(sizes: list[int]) -> None:
+    layout = Layout()
+    layout.put("first", INDEX, 0, pages.INDEX_BYTES)
+    found = layout.assign([(size, []) for size in sizes])
+    shares: dict[int, list[int]] = {}
+    for size, page in zip(sizes, found, strict=True):
+        assert isinstance(page, int)
+        shares.setdefault(page, []).append(size)
+    assert list(shares) == list(range(len(shares)))
+    for share in shares.values():
+        assert sum(share) <= pages.PAGE_BYTES or len(share) == 1
+    for number in range(1, len(shares)):
+        assert sum(shares[number - 1]) + shares[number][0] > pages.PAGE_BYTES
+
+
 def test_long_gangs_that_end_leave_no_page_each_behind() -> None:
     """With each a short one comes that runs on; the next long one must not need another page."""
     layout = Layout()
@@ -134,7 +150,7 @@ def test_long_gangs_that_end_leave_no_page_each_behind() -> None:
     for number in range(50):
         for uid, size in ((f"long-{number}", pages.PAGE_BYTES - 250 * (50 - number) // 50), (f"short-{number}", 5)):
             (page,) = layout.assign([(size, [])])
-            if page is None:
+            if isinstance(page, int):
                 page = layout.open = f"page-{number}"
                 layout.bytes_of[page] = 0
             layout.put(uid, page, 0, size)
@@ -147,7 +163,7 @@ def test_a_page_that_was_half_emptied_is_filled_again_before_another_comes_to_be
     layout.put("first", INDEX, 0, pages.INDEX_BYTES)
     layout.put("second", "page-1", 0, pages.PAGE_BYTES)
     layout.open = "page-1"
-    assert layout.assign([(100, [])]) == [None]
+    assert layout.assign([(100, [])]) == [0]
     layout.drop("first", pages.INDEX_BYTES)
     assert layout.assign([(100, [])]) == [INDEX]
 
