@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,6 +140,18 @@ async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
     assert f"elsewhere  {WHY}" in out.getvalue()
     assert "0 of 2 exist" not in out.getvalue()
     assert "0 exist of 2 pods" not in out.getvalue()
+
+
+async def test_a_gang_that_no_member_has_taken_waits_though_the_hub_has_room() -> None:
+    world = World()
+    gang = world.waits("train")
+    world.admits(gang)
+    known = world.view.jobs[gang.uid]
+    world.view.put_job(replace(known, suspended=False, for_a_member=True, resource_version=known.resource_version + 1))
+    (document,) = await world.documents("workloads", "team-vision")
+    out = io.StringIO()
+    print_workload(Console(file=out, width=160), document, world.now, [("member", "left is asked for room")])
+    assert out.getvalue().startswith("Job team-vision/train  has waited for ")
 
 
 def test_a_job_of_no_queue_is_shown_with_its_member() -> None:

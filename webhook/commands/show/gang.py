@@ -109,6 +109,9 @@ def _state(document: Document) -> tuple[str, str]:
     if _is_true(document, "QuotaReserved"):
         if _is_true(document, "Evicted"):
             return "stops", since["Evicted"]
+        if not _is_true(document, "Admitted"):
+            # For a member of the fleet.
+            return "waits", since["Admitted"]
         if _is_true(document, "PodsReady"):
             return "runs", since["Admitted"]
         lost = any(c["reason"] == "WaitForRecovery" for c in document["status"]["conditions"])

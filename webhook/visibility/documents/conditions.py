@@ -2,13 +2,15 @@
 
 ``QuotaReserved`` and ``Admitted`` are always there; ``Evicted`` once it was stopped, ``PodsReady`` while it runs,
 ``Finished`` once it has ended. Where Kueue has no reason for what holds a gang, the code of the typed reason is used.
+In a hub a gang is admitted once a member has room for it, as with MultiKueue's admission check.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
 
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Reservation
-from webhook.core.notation import amounts
+from webhook.core.notation import amounts, names
 from webhook.core.notation.counted import counted, does
 from webhook.core.notation.moments import time_text
 from webhook.core.reasons import eviction
@@ -18,6 +20,8 @@ from webhook.jobs.reading.record import Admission, JobRecord
 from webhook.visibility.documents.milestones import Milestones
 
 Condition = dict[str, Any]
+UNSATISFIED: Final = "UnsatisfiedChecks"
+"""Kueue's reason of a gang that has its quota, and may not start yet."""
 MESSAGE_CHARACTERS_MAX: Final = 32_768
 
 
@@ -60,6 +64,14 @@ class Facts:
         if self.admission is not None and self.job is not None and self.job.finished is not None:
             return self.admission.since_seconds
         return None
+
+    @property
+    def awaits_member(self) -> bool:
+        """Whether it is a hub's job, has its quota there, and is in no member yet."""
+        job = self.job
+        if self.reservation is None or job is None or not job.for_a_member or job.finished is not None:
+            return False
+        return job.dispatch in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED)
 
     @property
     def created_seconds(self) -> float:
@@ -105,7 +117,15 @@ def _admitted(facts: Facts) -> Condition:
     since = facts.admitted_seconds
     if since is None:
         return _condition("Admitted", False, "NoReservation", "The gang holds no quota", _waiting_since(facts))
+    if facts.awaits_member:
+        return _condition("Admitted", False, UNSATISFIED, _AWAITS_MEMBER, since)
     return _condition("Admitted", True, "Admitted", _what_starts(facts), since)
+
+
+_AWAITS_MEMBER: Final = (
+    "Its quota here is held, and no member of the fleet has taken it yet: its events, and the annotation "
+    f"{names.DISPATCH} once it is offered to one, say why"
+)
 
 
 def _what_starts(facts: Facts) -> str:
@@ -120,7 +140,7 @@ def _what_starts(facts: Facts) -> str:
 
 
 def _pods_ready(facts: Facts) -> Condition | None:
-    if facts.reservation is None or facts.job is None or facts.job.finished is not None:
+    if facts.reservation is None or facts.job is None or facts.job.finished is not None or facts.awaits_member:
         return None
     since, lost = facts.milestones.ready_seconds, facts.milestones.lost_seconds
     if facts.job.ready and since is not None:

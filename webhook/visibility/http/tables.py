@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.untyped import paths
+from webhook.visibility.documents.conditions import UNSATISFIED
 from webhook.visibility.http.group import FULL_NAME, QUEUES, WORKLOADS, Document
 from webhook.wire.times import age_since
 
@@ -100,7 +101,9 @@ def _why(document: Document, _now: float) -> str:
         return str(document["status"]["reason"]["code"])
     conditions = document["status"]["conditions"]
     held = [c for c in conditions if c["type"] in ("Evicted", "Finished") and c["status"] == "True"]
-    lacking = [c for c in conditions if c["type"] == "PodsReady" and c["status"] == "False"]
+    lacking = [
+        c for c in conditions if (c["type"], c["status"]) == ("PodsReady", "False") or c["reason"] == UNSATISFIED
+    ]
     return str((held or lacking)[-1]["reason"]) if held or lacking else ""
 
 

@@ -15,8 +15,9 @@ from webhook.core.reasons import eviction
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
-from webhook.jobs.reading.record import Admission, Owner, Requeue
+from webhook.jobs.reading.record import Admission, JobRecord, Owner, Requeue
 from webhook.visibility.documents.workload import workload_name
+from webhook.visibility.http.tables import row
 
 pytestmark = pytest.mark.virtual_time
 
@@ -261,15 +262,41 @@ async def test_a_gang_that_lost_pods_is_told_from_one_that_starts() -> None:
     assert [c["lastTransitionTime"][-3:-1] for c in told] == ["00", "20", "30", "40"]
 
 
+def in_a_hub(world: World, job: JobRecord, phase: DispatchPhase) -> None:
+    """Let a gang that the hub has admitted come so far into a member."""
+    known = world.view.jobs[job.uid]
+    version = known.resource_version + 1
+    world.view.put_job(replace(known, suspended=False, for_a_member=True, dispatch=phase, resource_version=version))
+
+
 async def test_of_a_hubs_job_that_a_member_has_no_pods_are_said_to_be_missing() -> None:
     world = World()
     job = world.waits("train")
     world.admits(job)
-    version = job.resource_version + 2
-    world.view.put_job(replace(job, suspended=False, dispatch=DispatchPhase.OFFERED, resource_version=version))
+    in_a_hub(world, job, DispatchPhase.GRANTED)
     said = condition(await world.workload(job), "PodsReady")["message"]
     assert "a member runs its pods: the annotation tutti.dev/dispatch says which one, and why not the others" in said
     assert "if pods are missing" not in said
+
+
+async def test_a_hubs_job_is_admitted_once_a_member_has_it() -> None:
+    world = World()
+    job = world.waits("train")
+    world.admits(job)
+    told = []
+    for phase in DispatchPhase:
+        in_a_hub(world, job, phase)
+        document = await world.workload(job)
+        assert condition(document, "QuotaReserved")["status"] == "True"
+        types = {each["type"] for each in document["status"]["conditions"]}
+        admitted, why = condition(document, "Admitted"), row("workloads", document, world.now, "None")["cells"][-1]
+        told.append((phase, admitted["status"], admitted["reason"], "PodsReady" in types, why))
+    assert told == [
+        (DispatchPhase.NOWHERE, "False", "UnsatisfiedChecks", False, "UnsatisfiedChecks"),
+        (DispatchPhase.OFFERED, "False", "UnsatisfiedChecks", False, "UnsatisfiedChecks"),
+        (DispatchPhase.GRANTED, "True", "Admitted", True, "WaitForStart"),
+        (DispatchPhase.RECALLED, "True", "Admitted", True, "WaitForStart"),
+    ]
 
 
 async def test_a_gang_that_starts_tells_the_schedulers_word_and_when_it_is_stopped() -> None:
