@@ -66,6 +66,7 @@ PAST_FAILURES = (
     ("calm with nested cohorts", 4284977210),
     ("rough with releases changed", 4284977202),
     ("rough with orphans and namespaces ungated", 3262502650),
+    ("rough with hostile tenants of all kinds", 1092542880),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -94,7 +95,8 @@ as judged because a leader that had not noticed it went on writing elsewhere,
 pods of a job that was deleted while a rebuild wrote others, a check that had
 not seen to which cohort a queue was moved before it was deleted, users who left
 orphans where nobody was to leave any, jobs that were adopted while their queues
-were gone."""
+were gone, pods whose deletion conflicted as fast as it was asked for while a
+watch said nothing."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

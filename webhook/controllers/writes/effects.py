@@ -191,21 +191,22 @@ class Effects:
                 raw = await patch()
         except (Conflict, NotFound) as error:
             again = writes.denied_version == job.resource_version
-            denied = again and await self._is_as_read(object_path(kind, job.namespace, job.name), job.resource_version)
-            return _denied(error) if denied else error
+            stored = again and await self._stored_version(object_path(kind, job.namespace, job.name))
+            return _denied(error) if again and stored == job.resource_version else error
         except ApiError as error:
             return error
         writes.stored_version = _version(raw)
         return None
 
-    async def _is_as_read(self, path: str, version: int) -> bool:
-        """Return whether what is at ``path`` is stored as it was read, by the API server's own word: the watch may have
-        stopped.
+    async def _stored_version(self, path: str) -> int:
+        """Return the version of what is stored at ``path``, by the API server's own word: the watch may have stopped.
+
+        0 where it cannot be read.
         """
         try:
-            return _version(await self._api.request("GET", path, accept=METADATA)) == version
+            return _version(await self._api.request("GET", path, accept=METADATA))
         except ApiError:
-            return False
+            return 0
 
     async def _write_pod(self, write: PodWrite, writes: Writes) -> ApiError | None:
         pod = write.pod
@@ -220,13 +221,13 @@ class Effects:
                     raw = await self._api.request("PATCH", path, body=body, content_type=JSON_PATCH, accept=METADATA)
         except (Conflict, NotFound) as error:
             # Both are rare. Whoever denies what we write may answer so too, for ever.
-            if await self._is_as_read(path, pod.resource_version):
+            stored = await self._stored_version(path)
+            if stored == pod.resource_version:
                 return _denied(error)
-            if isinstance(error, Conflict):
-                return error
-            # What was asked for has come about, and until the watch says so too it would be asked for again at once.
-            writes.stored_pods[pod.uid] = GONE
-            return None
+            # It was written since it was read, or what was asked for has come about: until the watch says so too it
+            # would be asked for again at once.
+            writes.stored_pods[pod.uid] = stored if isinstance(error, Conflict) else GONE
+            return error if isinstance(error, Conflict) else None
         except ApiError as error:
             return error
         writes.stored_pods[pod.uid] = _version(raw)

@@ -7,7 +7,7 @@ from webhook.controllers.gang_record import GangRecords
 from webhook.controllers.writes.effects import Effect, Effects, PodWrite
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
-from webhook.errors import ApiError, NotFound
+from webhook.errors import ApiError, Conflict, NotFound
 from webhook.jobs.reading.record import JobRecord
 from webhook.kube.api import Api
 
@@ -33,6 +33,27 @@ async def test_a_pod_that_is_found_gone_is_left_alone_until_the_watch_says_so_to
     assert effects.stale_pods("g1", [replace(POD, resource_version=70, terminating=True)]), "also what is read late"
     assert not effects.stale_pods("g1", [])
     assert not effects.stale_pods("g1", [replace(POD, uid="p2")]), "one of the same name is another"
+
+
+class Ahead:
+    """A server on which the pod was written since it was read."""
+
+    async def request(self, method: str, *_asked: object, **_more: object) -> bytes:
+        """Say so to who deletes what was read."""
+        if method == "GET":
+            return b'{"metadata":{"resourceVersion":"9"}}'
+        raise Conflict(409, "Conflict", "the object might have been modified")
+
+
+async def test_a_pod_that_was_written_since_it_was_read_is_not_asked_for_again_before_it_is_read_again() -> None:
+    """While the watch says nothing the API server would be asked as fast as it answers."""
+    done: list[ApiError | None] = []
+    effects = Effects(cast(Api, Ahead()), {}, GangRecords(), 1, lambda _effect, failure: done.append(failure))
+    effects.start(Effect("stop", cast(JobRecord, _Job()), pods=(PodWrite(POD, None),)))
+    await effects.drain()
+    assert isinstance(done[0], Conflict)
+    assert effects.stale_pods("g1", [POD])
+    assert not effects.stale_pods("g1", [replace(POD, resource_version=9)])
 
 
 class _Job:
