@@ -61,7 +61,8 @@ def read(text: str, where: str) -> Account:
     except yaml_text.UnreadableYaml as error:
         raise WrongInput((Problem(where, "", str(error), "give a kubeconfig"),)) from error
     if not isinstance(document, dict):
-        raise WrongInput((Problem(where, shown(document), "is no kubeconfig", "give a kubeconfig"),))
+        # Who mistakes the one for the other stores a bare token.
+        raise WrongInput((Problem(where, "", "is no kubeconfig", "give a kubeconfig"),))
     problems = list(_hostile(document))
     if problems:
         raise WrongInput(tuple(problem.within(f"{where}: ") for problem in problems))
@@ -72,6 +73,8 @@ def read(text: str, where: str) -> Account:
 
 
 class _Wrong(Exception):
+    """``value`` is shown to whoever may read a status or a log: nothing that could hold a credential."""
+
     def __init__(self, path: str, value: object, why: str, fix: str) -> None:
         super().__init__(path)
         self.problem = Problem(path, "" if value is None else shown(value), why, fix)
@@ -115,36 +118,34 @@ def _account(document: Mapping[str, Any]) -> Account:
 
 def _named(document: Mapping[str, Any], part: str, inner: str, name: object, by: str) -> Mapping[str, Any]:
     if not isinstance(name, str) or not name:
-        raise _Wrong(by, name, "names nothing", f"name one of the {part}")
+        raise _Wrong(by, None, "names nothing", f"name one of the {part}")
     found = [each for each in mappings(document.get(part)) if each.get("name") == name]
     if len(found) != 1:
         raise _Wrong(by, name, f"is {len(found)} of the {part}", "name exactly one")
     body = found[0].get(inner)
     if not isinstance(body, dict):
-        raise _Wrong(f"{part}.{name}.{inner}", body, "is no mapping", "give a kubeconfig")
+        raise _Wrong(f"{part}.{name}.{inner}", None, "is no mapping", "give a kubeconfig")
     return body
 
 
 def _server(written: object) -> str:
-    fix = "give the https address of the member's API server"
+    where, fix = "cluster.server", "give the https address of the member's API server"
     if not isinstance(written, str):
-        raise _Wrong("cluster.server", written, "is not an address", fix)
+        raise _Wrong(where, None, "is not an address", fix)
     try:
         parts = urlsplit(written)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise _Wrong("cluster.server", written, f"is not an address ({error})", fix) from error
+        raise _Wrong(where, None, "is not an address", fix) from error
+    if parts.username is not None or parts.query or parts.fragment or not written.isprintable():
+        raise _Wrong(where, None, "is not just an address", fix)
     if parts.scheme != "https":
-        raise _Wrong("cluster.server", written, "is not https: anybody on the way could read the credentials", fix)
-    if not host or parts.username is not None or parts.query or parts.fragment or not written.isprintable():
-        raise _Wrong("cluster.server", None, "is not just an address", fix)
+        seen = written if host else None
+        raise _Wrong(where, seen, "is not https: anybody on the way could read the credentials", fix)
+    if not host:
+        raise _Wrong(where, None, "is not just an address", fix)
     if host.startswith(("169.254.", "fe80:")):
-        raise _Wrong(
-            "cluster.server",
-            written,
-            "is a link-local address, which is a cloud's metadata service and no cluster",
-            fix,
-        )
+        raise _Wrong(where, written, "is a link-local address, which is a cloud's metadata service and no cluster", fix)
     return written.rstrip("/")
 
 

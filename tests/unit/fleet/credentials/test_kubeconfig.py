@@ -119,8 +119,25 @@ def test_a_kubeconfig_with_a_key_pair_is_taken() -> None:
     assert account.key
 
 
-def test_no_secret_stands_in_what_is_said_or_shown() -> None:
+SECRETS = {
+    "a token of two words": edited(lambda d, c, u: u.update(token="hunter2 hunter2")),
+    "a bare token": "hunter2.abc.def",
+    "a list of tokens": "[hunter2]",
+    "a password in an address": edited(lambda d, c, u: c.update(server="http://me:hunter2@m.example.org")),
+    "a password as port": edited(lambda d, c, u: c.update(server="https://me:hunter2")),
+    "a token as address": edited(lambda d, c, u: c.update(server="hunter2.abc.def")),
+    "addresses in a map": edited(lambda d, c, u: c.update(server={"token": "hunter2"})),
+    "a token as user": edited(lambda d, c, u: d["users"][0].update(user="hunter2")),
+    "a token as context": edited(lambda d, c, u: d.update({"current-context": {"token": "hunter2"}})),
+}
+
+
+@pytest.mark.parametrize("case", SECRETS)
+def test_no_secret_stands_in_what_is_said(case: str) -> None:
     with pytest.raises(WrongInput) as refused:
-        read(edited(lambda d, c, u: u.update(token="secret token")), "member m")
-    assert "secret" not in str(refused.value)
+        read(SECRETS[case], "member m")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_no_secret_stands_in_what_is_shown_of_an_account() -> None:
     assert "abc.def" not in repr(read(yaml.safe_dump(good()), "member m"))
