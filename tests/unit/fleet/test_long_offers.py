@@ -44,3 +44,22 @@ async def test_the_record_says_that_the_member_was_taken_away() -> None:
         world.running_hub.leave("a")
         await asyncio.sleep(30)
         assert (await record(world)).waits == "is not a member of this hub"
+
+
+async def test_what_members_said_before_it_was_suspended_is_forgotten() -> None:
+    async with members("a", "b") as world:
+        await world.hub.cluster.create(job("full"))
+        await runs(world, "full")
+        await world.hub.cluster.create(job("train"))
+        await runs(world, "train")
+        assert (await record(world)).member == "b"
+        assert "a says WaitingForQuota: " in (await record(world)).why
+        await world.hub.patch("Job", "train", {"spec": {"suspend": True}})
+        await asyncio.sleep(10)
+        assert (await record(world)).phase is DispatchPhase.NOWHERE
+        await world.hub.delete("Job", "full")
+        await asyncio.sleep(30)
+        await world.hub.patch("Job", "train", {"spec": {"suspend": False}})
+        await runs(world, "train")
+        assert (await record(world)).member == "a", "the first by name, as any other gang"
+        assert (await record(world)).why == ""

@@ -203,6 +203,8 @@ class FleetJob:
         """Return where to offer the gang now; None to leave it where it is. ``ahead``: members looked at already."""
         self._refusals = {}
         if not wish.runs:
+            # What members said is of another time once it is wanted again.
+            self.choice = Choice()
             return None
         if dispatch.holds and not self._patience.is_over(dispatch, found):
             self.look_at_seconds = min(self.look_at_seconds, self._patience.look_at_seconds)
@@ -370,7 +372,7 @@ class FleetJob:
 
     async def _offer(self, job: dict[str, Any], dispatch: Dispatch, copy: Copy | None, target: Target) -> HubStep:
         """Offer it to another member. Raises NoAnswer."""
-        epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self._why(target.member)
+        epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self.choice.told(self._refusals, target.member)
         offered = dispatch.offered(epoch, target.member, target.cluster, why)
         await self.own.write(job, offered)
         self._offered = offered, asyncio.get_running_loop().time()
@@ -415,7 +417,7 @@ class FleetJob:
         Raises NoAnswer.
         """
         if dispatch.phase is DispatchPhase.NOWHERE:
-            why = self._telling.word(dispatch.why, self._why()) if self._refusals else ""
+            why = self._telling.word(dispatch.why, self.choice.told(self._refusals)) if self._refusals else ""
             by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
             if (noted := replace(dispatch, why=why or dispatch.why, suspended_by=by)) != dispatch:
                 await self.own.write(job, noted)
@@ -444,9 +446,6 @@ class FleetJob:
     async def _note_waits(self, job: Mapping[str, Any], dispatch: Dispatch, said: str) -> None:
         if why := self._telling.word(dispatch.waits, said):
             await self.own.write(job, replace(dispatch, waits=why))
-
-    def _why(self, offered_to: str = "") -> str:
-        return self.choice.told(self._refusals, offered_to)
 
     async def _leave(self, before: Dispatch, copy: Copy | None) -> None:
         """Delete the copy of an offer that is over, as it was read: it may yet take the room that another waits for.

@@ -161,7 +161,7 @@ class Choice:
         """Return why it still waits in the member that was asked: ``refusals`` found now, else what the member said."""
         return refusals.get(member) or self._said.get(member, "")
 
-    def told(self, refusals: dict[str, str], offered_to: str) -> str:
+    def told(self, refusals: dict[str, str], offered_to: str = "") -> str:
         """Return why it is not in this member or that: ``refusals`` found now, else what the member said."""
         known = {**self._said, **refusals}
         known.pop(offered_to, None)
