@@ -152,6 +152,8 @@ class PodsReady:
         if limit is None or now - progress.since_seconds < limit:
             return None
         stage = "after losing others" if progress.ready_once else "after its admission"
+        if all(job.awaits_member for job in jobs):
+            return f"no member of the fleet took it within {limit:g} s {stage}"
         needed = counted(quorum - spared, "pod")
         ran = f"only {max(0, running - spared)} of the {needed} it needs ran within {limit:g} s {stage}"
         said = incomplete_start.pods_word(_pods(parts, view))

@@ -241,6 +241,12 @@ class JobRecord:
         return self.dispatch is not DispatchPhase.NOWHERE
 
     @property
+    def awaits_member(self) -> bool:
+        """Only a member starts it, and none has taken it yet."""
+        nowhere = self.dispatch in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED)
+        return self.for_a_member and nowhere and self.finished is None
+
+    @property
     def attempts(self) -> int:
         """How often in a row it had not become whole in time, before its start if it has started."""
         noted = self.admission or self.requeue

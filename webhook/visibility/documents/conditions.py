@@ -8,7 +8,6 @@ In a hub a gang is admitted once a member has room for it, as with MultiKueue's 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import amounts, names
 from webhook.core.notation.counted import counted, does
@@ -67,11 +66,8 @@ class Facts:
 
     @property
     def awaits_member(self) -> bool:
-        """Whether it is a hub's job, has its quota there, and is in no member yet."""
-        job = self.job
-        if self.reservation is None or job is None or not job.for_a_member or job.finished is not None:
-            return False
-        return job.dispatch in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED)
+        """Whether it has its quota in the hub, and is in no member yet."""
+        return self.reservation is not None and self.job is not None and self.job.awaits_member
 
     @property
     def created_seconds(self) -> float:

@@ -14,6 +14,7 @@ from webhook.cluster.view import View
 from webhook.config import Start
 from webhook.controllers.gangs.pods_ready import PodsReady, Started
 from webhook.controllers.gangs.requeues import is_hold, requeue_of
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.ledger.record import Reservation
 from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
@@ -48,6 +49,21 @@ def watched(*parts: Started, view: View, settings: Start = SETTINGS) -> PodsRead
     whole = PodsReady(settings)
     assert whole.overdue("uid", list(parts), view, 100) is None
     return whole
+
+
+@pytest.mark.parametrize(
+    ("phase", "why"),
+    [
+        (DispatchPhase.NOWHERE, "no member of the fleet took it within 10 s after its admission"),
+        (DispatchPhase.OFFERED, "no member of the fleet took it within 10 s after its admission"),
+        (DispatchPhase.GRANTED, "only 0 of the 2 pods it needs ran within 10 s after its admission"),
+    ],
+)
+def test_of_a_hubs_gang_it_is_told_whether_a_member_had_it(phase: DispatchPhase, why: str) -> None:
+    job = replace(RUNNING, for_a_member=True, dispatch=phase)
+    requeue = watched((job, RESERVED), view=view_with()).overdue("uid", [(job, RESERVED)], view_with(), 110)
+    assert requeue is not None
+    assert requeue.message == why
 
 
 def test_a_gang_that_never_reaches_its_quorum_is_stopped_after_the_start_time_out() -> None:
