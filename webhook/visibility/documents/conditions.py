@@ -115,11 +115,13 @@ def _admitted(facts: Facts) -> Condition:
         return _condition("Admitted", False, "NoReservation", "The gang holds no quota", _waiting_since(facts))
     if facts.awaits_member:
         return _condition("Admitted", False, UNSATISFIED, _AWAITS_MEMBER, since)
-    return _condition("Admitted", True, "Admitted", _what_starts(facts), since)
+    return _condition(
+        "Admitted", True, "Admitted", _what_starts(facts), max(since, facts.milestones.taken_seconds or 0)
+    )
 
 
 _AWAITS_MEMBER: Final = (
-    "Its quota here is held, and no member of the fleet has taken it yet: its events, and the annotation "
+    "Its quota here is held, and no member of the fleet has taken it yet: tutti explain, and the annotation "
     f"{names.DISPATCH} once it is offered to one, say why"
 )
 

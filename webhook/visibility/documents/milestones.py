@@ -21,6 +21,8 @@ class Milestones:
     lost_seconds: float | None = None
     """When it last stopped being ready, since its start; None also where that is not known."""
     finished_seconds: float | None = None
+    taken_seconds: float | None = None
+    """When a member took it, of a hub's gang; None also where that is not known."""
 
 
 @dataclass(slots=True)
@@ -78,6 +80,10 @@ def _observe(known: _Noted, job: JobRecord | None, reservation: Reservation | No
         milestones.ready_seconds = None
     elif milestones.ready_seconds is None:
         milestones.ready_seconds = now
+    if job is None or job.awaits_member:
+        milestones.taken_seconds = None
+    elif known.job is not None and known.job.awaits_member:
+        milestones.taken_seconds = now
     if job is not None and job.finished is not None:
         milestones.finished_seconds = job.finished_seconds or milestones.finished_seconds or now
     known.job, known.reservation = job, reservation

@@ -284,9 +284,12 @@ async def test_a_hubs_job_is_admitted_once_a_member_has_it() -> None:
     job = world.waits("train")
     world.admits(job)
     told = []
+    since = []
     for phase in DispatchPhase:
+        world.now += 60
         in_a_hub(world, job, phase)
         document = await world.workload(job)
+        since.append(condition(document, "Admitted")["lastTransitionTime"][11:16])
         assert condition(document, "QuotaReserved")["status"] == "True"
         types = {each["type"] for each in document["status"]["conditions"]}
         admitted, why = condition(document, "Admitted"), row("workloads", document, world.now, "None")["cells"][-1]
@@ -297,6 +300,7 @@ async def test_a_hubs_job_is_admitted_once_a_member_has_it() -> None:
         (DispatchPhase.GRANTED, "True", "Admitted", True, "WaitForStart"),
         (DispatchPhase.RECALLED, "True", "Admitted", True, "WaitForStart"),
     ]
+    assert since == ["08:00", "08:00", "08:03", "08:03"], "when a member took it"
 
 
 async def test_a_gang_that_starts_tells_the_schedulers_word_and_when_it_is_stopped() -> None:
