@@ -198,11 +198,16 @@ async def test_a_job_of_no_queue_does_not_run_past_the_quota_of_a_hub_with_queue
         assert not [side for side in world.members.values() if await side.get("Job", "loose")]
         said = dict(lines(KINDS["Job.batch"], found or {}))["member"]
         assert said.startswith(
-            "none yet: the hub has queues for this namespace, and the job names none: recreate it with the label "
+            "none yet: the hub has queues for this namespace, and the job names none: suspend it, then label it "
         )
         (event,) = await events_of(world, "QueueMissing")
         assert event["involvedObject"]["name"] == "loose"
-        assert event["message"].endswith("Recreate it with the label kueue.x-k8s.io/queue-name")
+        assert event["message"].endswith("Suspend it, then label it kueue.x-k8s.io/queue-name, or create it again")
+        await world.hub.delete("Job", "queued")
+        await world.hub.patch("Job", "loose", {"spec": {"suspend": True}})
+        labels = plain_job("queued")["metadata"]["labels"]
+        await world.hub.patch("Job", "loose", {"metadata": {"labels": labels}})
+        await world.until(lambda: world.places("Job", "loose"))
 
 
 @pytest.mark.parametrize("policy", [[], POLICY[:-1]], ids=["anywhere", "for the namespace"])
