@@ -198,15 +198,17 @@ class Effects:
         writes.stored_version = _version(raw)
         return None
 
-    async def _stored_version(self, path: str) -> int:
+    async def _stored_version(self, path: str) -> int | ApiError:
         """Return the version of what is stored at ``path``, by the API server's own word: the watch may have stopped.
 
-        0 where it cannot be read.
+        ``GONE`` where nothing is; the error where it cannot be read, which counts as one of the write.
         """
         try:
             return _version(await self._api.request("GET", path, accept=METADATA))
-        except ApiError:
-            return 0
+        except NotFound:
+            return GONE
+        except ApiError as error:
+            return error
 
     async def _write_pod(self, write: PodWrite, writes: Writes) -> ApiError | None:
         pod = write.pod
@@ -222,12 +224,14 @@ class Effects:
         except (Conflict, NotFound) as error:
             # Both are rare. Whoever denies what we write may answer so too, for ever.
             stored = await self._stored_version(path)
+            if isinstance(stored, ApiError):
+                return stored
             if stored == pod.resource_version:
                 return _denied(error)
             # It was written since it was read, or what was asked for has come about: until the watch says so too it
             # would be asked for again at once.
-            writes.stored_pods[pod.uid] = stored if isinstance(error, Conflict) else GONE
-            return error if isinstance(error, Conflict) else None
+            writes.stored_pods[pod.uid] = stored
+            return None if stored == GONE else error
         except ApiError as error:
             return error
         writes.stored_pods[pod.uid] = _version(raw)

@@ -7,7 +7,7 @@ from webhook.controllers.gang_record import GangRecords
 from webhook.controllers.writes.effects import Effect, Effects, PodWrite
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
-from webhook.errors import ApiError, Conflict, NotFound
+from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.jobs.reading.record import JobRecord
 from webhook.kube.api import Api
 
@@ -56,8 +56,30 @@ async def test_a_pod_that_was_written_since_it_was_read_is_not_asked_for_again_b
     assert not effects.stale_pods("g1", [replace(POD, resource_version=9)])
 
 
+class Overloaded:
+    """A server that says the same as ``Ahead``, and is too busy to show the pod."""
+
+    async def request(self, method: str, *_asked: object, **_more: object) -> bytes:
+        """Say so to who deletes what was read."""
+        if method == "GET":
+            raise Unavailable(429, "TooManyRequests", "retry later")
+        raise Conflict(409, "Conflict", "the object might have been modified")
+
+
+async def test_a_pod_whose_stored_version_cannot_be_read_is_not_asked_for_again_at_once() -> None:
+    done: list[ApiError | None] = []
+    gangs, job = GangRecords(), cast(JobRecord, _Job())
+    effects = Effects(cast(Api, Overloaded()), {}, gangs, 1, lambda _effect, failure: done.append(failure))
+    effects.start(Effect("stop", job, pods=(PodWrite(POD, None),)))
+    await effects.drain()
+    assert isinstance(done[0], Unavailable)
+    assert not effects.stale_pods("g1", [POD]), "nobody knows"
+    assert effects.resting(job)
+    assert effects.retry_delay_seconds("g1") > 0
+
+
 class _Job:
-    uid, key, kind = "g1", "team-a/train", "Job"
+    uid, key, kind, resource_version = "g1", "team-a/train", "Job", 5
 
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(name)
