@@ -125,8 +125,12 @@ COHORT_USAGE = Gauge(
 )
 COHORT_BORROWED = Gauge("tutti_cohort_borrowed", "What a cohort uses of its parent's quota.", _COHORT)
 COHORT_LENT = Gauge("tutti_cohort_lent", "What its parent's other children use of a cohort's quota.", _COHORT)
-QUEUE_WAITING = Gauge("tutti_queue_waiting_gangs", "Gangs that wait, by queue.", ["queue"])
-QUEUE_RUNNING = Gauge("tutti_queue_running_gangs", "Gangs that hold quota and are not being stopped.", ["queue"])
+QUEUE_WAITING = Gauge("tutti_queue_waiting_gangs", "Gangs that wait, in a hub also for a member, by queue.", ["queue"])
+QUEUE_RUNNING = Gauge(
+    "tutti_queue_running_gangs",
+    "Gangs that hold quota and are not being stopped; in a hub those that a member has.",
+    ["queue"],
+)
 QUEUE_ACTIVE = Gauge(
     "tutti_queue_active", "1 while a queue admits gangs, 0 while it is stopped or misconfigured.", ["queue"]
 )

@@ -247,7 +247,7 @@ def test_a_member_whose_webhook_is_down_says_so_itself_and_its_gangs_go_to_the_o
     try:
         submit(world, "detour", 2)
         wait_until(lambda: pods_of(world, "detour") == {other: 2}, 60, what="it runs where it can")
-        why = json.loads(world.hub.get("job", "detour")["metadata"]["annotations"][names.DISPATCH])["why"]
+        (why,) = json.loads(world.hub.get("job", "detour")["metadata"]["annotations"][names.DISPATCH])["elsewhere"]
     finally:
         webhook.component.start()
         world.installations[first].wait_ready()
@@ -400,7 +400,8 @@ def test_a_job_whose_namespace_no_member_has_says_so_within_seconds(world: Fleet
 
     def told_of() -> set[str]:
         record = json.loads(hub.get("job", "train")["metadata"].get("annotations", {}).get(names.DISPATCH, "{}"))
-        seen.update(re.findall(r'(\w+) says 404 NotFound: namespaces "only-here" not found', record.get("why", "")))
+        told = "\n".join(record.get("elsewhere", ()))
+        seen.update(re.findall(r'(\w+) says 404 NotFound: namespaces "only-here" not found', told))
         return seen
 
     wait_until(told_of, 20, what="one member is said to lack it")

@@ -89,7 +89,7 @@ def goes_right(world: FleetClusters, job: dict[str, Any], kind: str, taken: dict
     world.hub.create(job)
     assert started_in(world, kind) is world.kubectl["right"]
     assert not left.items(kind)
-    why = json.loads(world.hub.get(kind, "train")["metadata"]["annotations"][names.DISPATCH])["why"]
+    why = json.loads(world.hub.get(kind, "train")["metadata"]["annotations"][names.DISPATCH])["elsewhere"]
     assert f"left has another {taken['kind']} with this name" in why
     left.delete(taken["kind"].lower(), "train")
 

@@ -31,7 +31,9 @@ class QueueTotals:
     reserving: int = 0
     """Gangs that hold quota."""
     admitted: int = 0
-    """Those of them that are not being stopped."""
+    """Those of them that are not being stopped, and in a hub only those that a member has."""
+    awaits_member: int = 0
+    """Those of them that no member of the fleet has taken yet."""
     usage: Usage = field(default_factory=dict)
 
     def add(self, other: "QueueTotals") -> None:
@@ -39,12 +41,14 @@ class QueueTotals:
         self.pending += other.pending
         self.reserving += other.reserving
         self.admitted += other.admitted
+        self.awaits_member += other.awaits_member
         self._charge(other.usage)
 
-    def hold(self, usage: Mapping[FlavorResource, int], *, admitted: bool) -> None:
+    def hold(self, usage: Mapping[FlavorResource, int], *, stopping: bool, awaits_member: bool) -> None:
         """Count a gang that holds quota."""
         self.reserving += 1
-        self.admitted += admitted
+        self.admitted += not (stopping or awaits_member)
+        self.awaits_member += awaits_member and not stopping
         self._charge(usage)
 
     def _charge(self, usage: Mapping[FlavorResource, int]) -> None:
@@ -143,14 +147,16 @@ class QueueCounts:
     ) -> None:
         job = self._view.jobs.get(reservation.uid)
         label = "" if job is None else job.queue_label or ""
-        usage, admitted = self._usage(reservation), not reservation.stopping
+        usage, stopping = self._usage(reservation), reservation.stopping is not None
+        awaits = job is not None and job.awaits_member
         for totals in (queues.get(reservation.queue or ""), local.get((reservation.namespace, label))):
             if totals is not None:
-                totals.hold(usage, admitted=admitted)
+                totals.hold(usage, stopping=stopping, awaits_member=awaits)
         gone = "" if reservation.queue in queues else reservation.queue or ""
         above = heir(gone, self._view.policy.cohorts, queues)
         if above is not None:
-            (queues.get(above) or inherited.setdefault(above, QueueTotals())).hold(usage, admitted=admitted)
+            totals = queues.get(above) or inherited.setdefault(above, QueueTotals())
+            totals.hold(usage, stopping=stopping, awaits_member=awaits)
 
     def _usage(self, reservation: Reservation) -> Mapping[FlavorResource, int]:
         given_back = self._view.given_back(reservation)

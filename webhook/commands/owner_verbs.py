@@ -21,6 +21,7 @@ from webhook.commands.show.reading import default_namespace, kind_and_name, stor
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, Conflict, Forbidden, NotFound, TuttiError, WrongName
+from webhook.fleet.members.copies import placed_by_hub
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
 from webhook.jobs.kinds.rest_paths import object_path
@@ -127,7 +128,8 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
         raise WrongName(f"{job} has ended: there is nothing to hold")
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
         await _merge(api, path, obj, paths.nest(kind.suspend, True))
-        return f"{job}: all its pods stop at once; it keeps its place and waits until it is released"
+        where = "as soon as the member that has it hears of it" if placed_by_hub(kind, obj) else "at once"
+        return f"{job}: all its pods stop {where}; it keeps its place and waits until it is released"
     if kind.suspend is None and _is_admitted(obj):
         raise WrongName(f"{job} runs, and a {kind.kind} cannot be stopped and started again; cancel it instead")
     if OWNER_GATE in _gates(obj) or _is_stopped(obj):

@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.visibility.world import World
 from webhook.cluster.queue_counts import QueueCounts, activity
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.model.policy import LocalQueue, Queue, StopPolicy
 
 pytestmark = pytest.mark.virtual_time
@@ -30,6 +31,24 @@ async def test_who_has_ended_is_held_back_or_belongs_to_another_is_counted_right
     assert counts.local_queues["team-vision", "jobs"] == tally
     assert counts.queues["speech"].pending == 0
     assert {key.resource: amount for key, amount in tally.usage.items()} == {"cpu": 3000}
+
+
+async def test_in_a_hub_a_gang_runs_once_a_member_has_it() -> None:
+    world = World()
+    for number, phase in enumerate(DispatchPhase):
+        job = world.waits(f"{phase}", cpu=1, pods=1)
+        world.admits(job)
+        version = job.resource_version + 2 + number
+        world.view.put_job(
+            replace(world.view.jobs[job.uid], for_a_member=True, dispatch=phase, resource_version=version)
+        )
+    tally = queue_counts(world).take().queues["vision"]
+    assert (tally.pending, tally.reserving, tally.admitted, tally.awaits_member) == (0, 4, 2, 2)
+    for uid, each in list(world.view.ledger.entries.items()):
+        if world.view.jobs[uid].name in ("nowhere", "granted"):
+            world.stops(each, "Preempted")
+    tally = queue_counts(world).take(0).queues["vision"]
+    assert (tally.reserving, tally.admitted, tally.awaits_member) == (4, 1, 1)
 
 
 async def test_pods_that_will_not_run_again_are_not_used() -> None:

@@ -13,6 +13,7 @@ from tests.unit.visibility.world import World
 from webhook.commands.show.dispatched import dispatched
 from webhook.commands.show.gang import print_placed, print_workload
 from webhook.commands.show.reading import workloads_of
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import Forbidden
@@ -45,12 +46,32 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             job(suspend=True),
             [("member", SUSPENDED)],
         ),
-        (job(record("offered", why=WHY)), [("member", "left is asked for room"), ("elsewhere", WHY)]),
+        (job(record("offered", elsewhere=[WHY])), [("member", "left is asked for room"), ("elsewhere", WHY)]),
+        (
+            job(record("offered", waits="says WaitingForQuota: 1 more", elsewhere=["middle does not answer", WHY])),
+            [
+                ("member", "left is asked for room, and says WaitingForQuota: 1 more"),
+                ("elsewhere", "middle does not answer"),
+                ("", WHY),
+            ],
+        ),
+        (
+            job({"phase": "nowhere", "offer": "1.1", "elsewhere": ["middle does not answer", WHY]}),
+            [("member", "none yet: middle does not answer"), ("", WHY)],
+        ),
+        (
+            job({"phase": "nowhere", "offer": "1.1", "elsewhere": ["middle does not answer", WHY]}, suspend=True),
+            [("member", SUSPENDED)],
+        ),
+        (
+            job(record("granted"), suspend=True),
+            [("member", "left has it, and stops it as soon as it hears of this: it is suspended in the hub")],
+        ),
         (
             job(record("offered", waits="does not answer")),
             [("member", "left is asked for room, and does not answer")],
         ),
-        (job(record("granted", why=WHY)), [("member", "left has it"), ("elsewhere", WHY)]),
+        (job(record("granted", elsewhere=[WHY])), [("member", "left has it"), ("elsewhere", WHY)]),
         (
             job(record("granted", waits="refuses its permit (403 Forbidden), and is asked again every 5 s")),
             [
@@ -127,7 +148,9 @@ async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
     world = World()
     world.admits(world.waits("train"))
     workloads = {"items": await world.documents("workloads", "team-vision")}
-    api = Answers(**{f"{ROOT}/namespaces/team-vision/workloads": workloads, PATH: job(record("granted", why=WHY))})
+    api = Answers(
+        **{f"{ROOT}/namespaces/team-vision/workloads": workloads, PATH: job(record("granted", elsewhere=[WHY]))}
+    )
     (document,) = await workloads_of(api, "job/train", "team-vision")  # type: ignore[arg-type]
     out = io.StringIO()
     print_workload(
@@ -152,6 +175,23 @@ async def test_a_gang_that_no_member_has_taken_waits_though_the_hub_has_room() -
     out = io.StringIO()
     print_workload(Console(file=out, width=160), document, world.now, [("member", "left is asked for room")])
     assert out.getvalue().startswith("Job team-vision/train  has waited for ")
+
+
+async def test_a_gang_that_is_deleted_while_its_member_is_silent_does_not_seem_to_run() -> None:
+    world = World()
+    gang = world.waits("train")
+    world.admits(gang)
+    known = world.view.jobs[gang.uid]
+    gone = replace(known, for_a_member=True, dispatch=DispatchPhase.GRANTED, deleting=True, ready=True)
+    world.view.put_job(replace(gone, resource_version=known.resource_version + 1))
+    (document,) = await world.documents("workloads", "team-vision")
+    assert printed(document, world).startswith("Job team-vision/train  is being deleted, and was admitted ")
+
+
+def printed(document: Any, world: World) -> str:
+    out = io.StringIO()
+    print_workload(Console(file=out, width=160), document, world.now, [("member", "left has it")])
+    return out.getvalue()
 
 
 def test_a_job_of_no_queue_is_shown_with_its_member() -> None:

@@ -235,6 +235,21 @@ async def test_in_a_pipe_no_sentence_is_folded(monkeypatch: pytest.MonkeyPatch, 
     assert "needs 1 more cpu" in capsys.readouterr().out
 
 
+async def test_gangs_that_wait_for_a_member_of_the_fleet_wait() -> None:
+    world = World()
+    gang = world.waits("train")
+    world.admits(gang)
+    known = world.view.jobs[gang.uid]
+    world.view.put_job(replace(known, for_a_member=True, resource_version=known.resource_version + 1))
+    world.waits("next")
+    documents = await world.documents("queues")
+    vision = next(line for line in printed(print_queues, documents).splitlines() if "vision" in line)
+    assert "2 (1 for a member)" in vision
+    assert " 0 " in vision
+    (queue,) = [each for each in documents if each["metadata"]["name"] == "vision"]
+    assert "waiting   2 (1 for a member)" in printed(print_queue, queue)
+
+
 async def test_queues_are_listed_with_the_longest_line_first() -> None:
     world = World()
     world.waits("late")

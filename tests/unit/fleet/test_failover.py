@@ -203,7 +203,7 @@ async def test_where_a_policy_suspends_dispatching_nothing_is_offered_until_it_d
         await asyncio.sleep(30)
         dispatch = dispatch_of(await world.hub.get("PyTorchJob", "pytorch-test") or {})
         assert dispatch.phase is DispatchPhase.NOWHERE
-        assert "suspends dispatching" in dispatch.why
+        assert "suspends dispatching" in dispatch.elsewhere[0]
         path = f"/apis/{VERSIONS[0]}/namespaces/{NAMESPACE}/propagationpolicies/for-pytorchjob"
         change = orjson.dumps({"spec": {"suspension": None}})
         await world.hub.admin.request("PATCH", path, body=change, content_type=MERGE_PATCH)

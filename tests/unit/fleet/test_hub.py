@@ -147,10 +147,10 @@ async def test_the_record_says_of_each_member_why_a_gang_is_not_there() -> None:
         await world.members["b"].cluster.create(waiting_job())
         world.start()
         await world.hub.cluster.create(plain_job())
-        told = "a has no Tutti, or one too old to know permits; b has another job with this name"
+        told = "a has no Tutti, or one too old to know permits", "b has another job with this name"
 
         async def said() -> bool:
-            return dispatch_of(await world.hub.get("Job", "train") or {}).why == told
+            return dispatch_of(await world.hub.get("Job", "train") or {}).elsewhere == told
 
         await world.until(said)
         before = (await world.hub.get("Job", "train") or {})["metadata"]["resourceVersion"]
@@ -177,8 +177,9 @@ async def test_the_record_says_in_each_members_words_and_numbers_why_a_gang_wait
         await world.hub.cluster.create(pytorch_job())
 
         async def said() -> bool:
-            why = dispatch_of(await world.hub.get(*SEED) or {}).why
-            return why.count(" says WaitingForQuota: asks for 3 cpu; queue research has 4, 4 used") == 2
+            told = dispatch_of(await world.hub.get(*SEED) or {}).elsewhere
+            words = "says WaitingForQuota: asks for 3 cpu; queue research has 4, 4 used"
+            return len([each for each in told if words in each]) == 2
 
         await world.until(said)
 

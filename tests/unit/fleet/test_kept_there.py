@@ -110,7 +110,7 @@ async def test_a_gang_whose_permit_is_refused_goes_to_another_member_and_says_wh
 
         await world.until(elsewhere, 90)
         assert asked
-        assert f"a refused its permit ({answer}" in dispatch_of(await world.hub.get("Job", "train") or {}).why
+        assert f"a refused its permit ({answer}" in dispatch_of(await world.hub.get("Job", "train") or {}).elsewhere[0]
 
 
 async def test_a_gang_whose_permit_is_refused_says_so_where_it_is_granted_and_no_longer_once_it_is_not() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.fleet.clusters import Fleet
+from tests.unit.fleet.test_hub_quota import events_of
 from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.fleet.members.copies import dispatch_of
@@ -25,7 +26,7 @@ async def test_the_record_says_why_the_only_member_does_not_take_it_and_no_longe
         waiting = await record(world)
         assert waiting.phase is DispatchPhase.OFFERED
         assert waiting.waits.startswith("says WaitingForQuota: asks ")
-        assert waiting.why == ""
+        assert waiting.elsewhere == ()
         world.links["a"].freeze()
         await asyncio.sleep(75)
         assert (await record(world)).waits == "does not answer"
@@ -46,6 +47,26 @@ async def test_the_record_says_that_the_member_was_taken_away() -> None:
         assert (await record(world)).waits == "is not a member of this hub"
 
 
+async def test_one_that_goes_round_says_what_the_member_that_is_asked_said_before_and_an_event_says_it_too() -> None:
+    async with members("a", "b") as world:
+        for name in ("full", "more"):
+            await world.hub.cluster.create(job(name))
+            await runs(world, name)
+        await world.hub.cluster.create(job("train"))
+        await asyncio.sleep(20)
+        assert not await events_of(world, "NoMember"), "that is soon"
+        await asyncio.sleep(15)
+        waiting = await record(world)
+        assert waiting.waits.startswith("says WaitingForQuota: asks ")
+        (other,) = {"a", "b"} - {waiting.member}
+        assert waiting.elsewhere[0].startswith(f"{other} says WaitingForQuota: asks ")
+        (event,) = await events_of(world, "NoMember")
+        for name in ("a", "b"):
+            assert f"{name} says WaitingForQuota: asks " in event["message"]
+        await asyncio.sleep(600)
+        assert len(await events_of(world, "NoMember")) == 1, "one an hour"
+
+
 async def test_what_members_said_before_it_was_suspended_is_forgotten() -> None:
     async with members("a", "b") as world:
         await world.hub.cluster.create(job("full"))
@@ -53,7 +74,7 @@ async def test_what_members_said_before_it_was_suspended_is_forgotten() -> None:
         await world.hub.cluster.create(job("train"))
         await runs(world, "train")
         assert (await record(world)).member == "b"
-        assert "a says WaitingForQuota: " in (await record(world)).why
+        assert "a says WaitingForQuota: " in (await record(world)).elsewhere[0]
         await world.hub.patch("Job", "train", {"spec": {"suspend": True}})
         await asyncio.sleep(10)
         assert (await record(world)).phase is DispatchPhase.NOWHERE
@@ -62,4 +83,4 @@ async def test_what_members_said_before_it_was_suspended_is_forgotten() -> None:
         await world.hub.patch("Job", "train", {"spec": {"suspend": False}})
         await runs(world, "train")
         assert (await record(world)).member == "a", "the first by name, as any other gang"
-        assert (await record(world)).why == ""
+        assert (await record(world)).elsewhere == ()

@@ -277,5 +277,5 @@ async def test_a_long_refusal_is_told_with_its_end() -> None:
         refuse(world, "a", Invalid(422, "Invalid", why))
         await world.hub.cluster.create(plain_job())
         await world.until(lambda: world.places("Job", "train"))
-        said = dispatch_of(await world.hub.get("Job", "train") or {}).why
+        (said,) = dispatch_of(await world.hub.get("Job", "train") or {}).elsewhere
         assert re.fullmatch(r"a says 422 Invalid: spec.template: .* \.\.\. .*: field is immutable on Thursdays", said)

@@ -82,7 +82,7 @@ async def test_one_that_goes_to_another_member_says_why_the_first_has_stopped_it
     async with members("a", "b") as world:
         name = await stopped(world)
         await asyncio.sleep(OFFER_SECONDS)
-        why = dispatch_of(await world.hub.get("Job", name) or {}).why
+        (why,) = dispatch_of(await world.hub.get("Job", name) or {}).elsewhere
         assert "stopped it, and did not start it again in time (Preempted: " in why
 
 
@@ -98,9 +98,8 @@ async def test_one_that_is_held_in_its_member_is_offered_to_the_others_first() -
         await held(world, "a", "usual")
         await asyncio.sleep(OFFER_SECONDS + 10)
         assert await runs(world, "usual") == "b"
-        assert dispatch_of(await world.hub.get("Job", "usual") or {}).why == (
-            "a stopped it, and did not start it again in time (OnHold: its owner suspended it)"
-        )
+        (why,) = dispatch_of(await world.hub.get("Job", "usual") or {}).elsewhere
+        assert why == "a stopped it, and did not start it again in time (OnHold: its owner suspended it)"
 
 
 async def test_one_that_is_held_in_each_of_them_is_not_offered_to_one_twice_before_the_last() -> None:

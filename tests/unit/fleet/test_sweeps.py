@@ -218,7 +218,7 @@ async def test_pods_that_never_go_keep_no_other_gang_from_being_offered_by_a_hub
         await world.until(lambda: world.places(kind, "other"), 20)
         await asyncio.sleep(20)
         held = dispatch_of(await world.hub.get(kind, "stuck") or {})
-        assert (held.phase, held.why) == (DispatchPhase.NOWHERE, UNSETTLED)
+        assert (held.phase, held.elsewhere) == (DispatchPhase.NOWHERE, (UNSETTLED,))
         assert await world.places(kind, "stuck") == []
         for pod in await side.pods():
             await side.keep_pod(pod, [])

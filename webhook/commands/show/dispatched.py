@@ -1,6 +1,6 @@
 """Where a hub has a job: in which member it is, and what the other members say of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from webhook.commands.show.reading import kind_and_name, stored
@@ -9,7 +9,7 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
 from webhook.errors import ApiError
-from webhook.fleet.members.copies import dispatch_of, placed_by_hub
+from webhook.fleet.members.copies import dispatch_of, placed_by_hub, why_unwanted
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import by_name
 from webhook.jobs.reading import status
@@ -50,17 +50,24 @@ def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
         dispatch = dispatch_of(job)
     except UnreadableRecord as error:
         return [("member", f"not known: {names.DISPATCH}: {error}; an event DispatchUnreadable says what to do")]
-    found = [("member", _member(kind, job, dispatch))]
-    if dispatch.why and dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.GRANTED):
-        found.append(("elsewhere", dispatch.why))
+    if dispatch.phase is DispatchPhase.NOWHERE:
+        found = _under("member", _nowhere(kind, job, dispatch))
+    else:
+        found = [("member", _member(kind, job, dispatch)), *_under("elsewhere", dispatch.elsewhere)]
     if dispatch.failed:
         found.append(("failed in", ", ".join(dispatch.failed)))
     return found
 
 
+def _under(name: str, texts: Sequence[str]) -> Lines:
+    return [("" if number else name, text) for number, text in enumerate(texts)]
+
+
 def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
     if dispatch.phase is DispatchPhase.OFFERED and dispatch.waits:
         return f"{dispatch.member} is asked for room, and {dispatch.waits}"
+    if dispatch.phase is DispatchPhase.GRANTED and status.finished(kind, job) is None and why_unwanted(kind, job):
+        return f"{dispatch.member} has it, and stops it as soon as it hears of this: {why_unwanted(kind, job)}"
     if dispatch.phase is DispatchPhase.GRANTED and dispatch.waits:
         return f"it is granted to {dispatch.member}, which {dispatch.waits}"
     if dispatch.phase is DispatchPhase.RECALLED and dispatch.waits:
@@ -69,15 +76,18 @@ def _member(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> str:
         namespace, name = (paths.find(job, ("metadata", key)) for key in ("namespace", "name"))
         ask = f"kubectl amc describe {kind.singular} {name} -n {namespace} -m {dispatch.member}"
         return f"{dispatch.member} has it, and has stopped it for now: {ask}"
-    if dispatch.phase is not DispatchPhase.NOWHERE:
-        return _WORDS[dispatch.phase].format(dispatch.member, dispatch.why)
+    return _WORDS[dispatch.phase].format(dispatch.member, dispatch.why)
+
+
+def _nowhere(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> Sequence[str]:
     if status.finished(kind, job) is not None:
-        return "none any more: it has ended"
+        return ["none any more: it has ended"]
     if dispatch.suspended_by:
-        return f"none: {dispatch.suspended_by} suspends dispatching"
+        return [f"none: {dispatch.suspended_by} suspends dispatching"]
     if kind.suspend is not None and paths.find(job, kind.suspend) is True:
         if names.OFFER in paths.find_mapping(job, ("metadata", "annotations")):
             # Somebody has created it from the text of a copy: no hub has offered it here, so no permit will come.
-            return f"none: its annotation {names.OFFER} says that it is a copy, so it waits for a permit: remove that"
-        return "none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"
-    return f"none yet: {dispatch.why or 'the log of tutti hub says which member it waits for'}"
+            return [f"none: its annotation {names.OFFER} says that it is a copy, so it waits for a permit: remove that"]
+        return ["none: it is suspended, and is offered to members once its queue admits it, or its owner resumes it"]
+    told = dispatch.elsewhere or [dispatch.why or "the log of tutti hub says which member it waits for"]
+    return [f"none yet: {told[0]}", *told[1:]]

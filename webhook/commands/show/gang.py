@@ -13,6 +13,7 @@ from webhook.commands.show.dispatched import Lines, dispatched
 from webhook.commands.show.reading import default_namespace, workloads_of
 from webhook.core.notation.counted import counted
 from webhook.core.notation.counted_jobs import resource_text
+from webhook.core.reasons.reasons import Code
 from webhook.errors import WrongName
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.visibility.http.group import Document
@@ -97,6 +98,7 @@ _STATES: Final = {
     "starts": ("green", "has been starting for {}"),
     "lacks pods": ("yellow", "has lacked pods for {}"),
     "stops": ("red", "has been stopping for {}"),
+    "goes": ("red", "is being deleted, and was admitted {} ago"),
     "finished": ("blue", "finished {} ago"),
 }
 
@@ -109,6 +111,8 @@ def _state(document: Document) -> tuple[str, str]:
     if _is_true(document, "QuotaReserved"):
         if _is_true(document, "Evicted"):
             return "stops", since["Evicted"]
+        if document["status"].get("reason", {}).get("code") == Code.TERMINATING:
+            return "goes", since["QuotaReserved"]
         if not _is_true(document, "Admitted"):
             # For a member of the fleet.
             return "waits", since["Admitted"]

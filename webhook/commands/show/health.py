@@ -17,6 +17,7 @@ from webhook.commands.installed import stored_config
 from webhook.commands.show import fleet_health
 from webhook.commands.show.finding import Finding
 from webhook.commands.show.ledger import leader_line, read_ledger
+from webhook.commands.show.queue import awaiting_member, waiting
 from webhook.commands.show.reading import visible_queues
 from webhook.controllers.ledger.quarantine import PLACES, kept_since
 from webhook.controllers.reporting import registration_faults
@@ -290,12 +291,14 @@ async def _queues(api: Api) -> Sequence[Finding]:
     documents = await visible_queues(api, names.SYSTEM_NAMESPACE)
     queues = [document for document in documents if "queueingStrategy" in document["spec"]]
     counted_once = [document for document in queues if "clusterQueue" not in document["spec"]]
-    waiting = sum(document["status"]["pending"] for document in counted_once)
+    waits = sum(waiting(document) for document in counted_once)
+    for_member = sum(awaiting_member(document) for document in counted_once)
     blocked = [
         Finding("queue", False, f"{document['metadata']['name']} admits nothing: {condition['message']}")
         for document in queues
         for condition in document["status"].get("conditions", ())
         if condition["type"] == "Active" and condition["status"] == "False"
     ]
-    text = f"{counted(len(counted_once), 'queue')}, {counted(waiting, 'gang')} waiting"
+    text = f"{counted(len(counted_once), 'queue')}, {counted(waits, 'gang')} waiting"
+    text += f", {for_member} of them for a member of the fleet" if for_member else ""
     return [*blocked, Finding("queues", True, text)]

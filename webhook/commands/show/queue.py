@@ -29,6 +29,22 @@ def names_of(document: Document) -> list[str]:
     return plain if full is None else [full, *plain]
 
 
+def awaiting_member(document: Document) -> int:
+    """Return how many gangs have a queue's quota in a hub, and wait for a member of the fleet."""
+    return int(document["status"].get("awaitingMember", 0))
+
+
+def waiting(document: Document) -> int:
+    """Return how many gangs of a queue wait: for its quota, or with it for a member of the fleet."""
+    return int(document["status"]["pending"]) + awaiting_member(document)
+
+
+def waiting_text(document: Document) -> str:
+    """Return the same for people."""
+    for_member = awaiting_member(document)
+    return f"{waiting(document)} ({for_member} for a member)" if for_member else str(waiting(document))
+
+
 def print_queue(console: Console, document: Document) -> None:
     """Print one queue, cohort or LocalQueue."""
     spec, status = document["spec"], document["status"]
@@ -40,7 +56,7 @@ def print_queue(console: Console, document: Document) -> None:
     for heading, key in (("of queue", "clusterQueue"), ("below", "parent"), ("strategy", "queueingStrategy")):
         if key in spec:
             lines.add_row(heading, escape(spec[key]))
-    lines.add_row("waiting", str(status["pending"]))
+    lines.add_row("waiting", waiting_text(document))
     lines.add_row("running", str(status["admitted"]))
     for condition in status.get("conditions", ()):
         if condition["type"] == "Active" and condition["status"] == "False":

@@ -88,7 +88,7 @@ def _sums(policy: Policy, tree: QuotaTree, counts: Counts) -> _Sums:
     for name, queue in policy.queues.items():
         label, tally, vertex = metrics.queue_label(name), counts.queues.get(name), tree.queues[name]
         if tally is not None:
-            _add(sums, metrics.QUEUE_WAITING, (label,), tally.pending)
+            _add(sums, metrics.QUEUE_WAITING, (label,), tally.pending + tally.awaits_member)
             _add(sums, metrics.QUEUE_RUNNING, (label,), tally.admitted)
         sums[metrics.QUEUE_ACTIVE, (label,)] = activity(queue)[0]
         series = _Series(_AMOUNTS_OF_QUEUES, label, _cohort(vertex.parent, named))

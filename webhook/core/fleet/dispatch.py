@@ -110,16 +110,19 @@ class Dispatch:
     copy_version: str = ""
     """The copy's resourceVersion as read before the grant; its permit is bound to it."""
     why: str = ""
-    """Why it was recalled or withdrawn, or is not in this member or that."""
+    """Why it was recalled or withdrawn."""
     failed: tuple[str, ...] = ()
     """Members in which it failed: none of them is asked again while others are left."""
     stops_after_seconds: int = 0
     """How long its member promised at the grant to run it without a word of the hub; 0: it promised nothing."""
     waits: str = ""
-    """Where that takes long: why it still waits in the member that was asked for room, or is in the one it leaves.
+    """Why it waits in the member that was asked for room: what it said when it was asked before, and where that takes
+    long what it says now. Or why it still is in the one it leaves.
 
     Of one that is granted: how its member refuses the permit, or why it has stopped the gang.
     """
+    elsewhere: tuple[str, ...] = ()
+    """Why it is not in this member or that, one reason each, with its name."""
     suspended_by: str = ""
     """Of a gang that is nowhere: the user's policy by which it is offered to nobody, so that it needs no slot."""
 
@@ -135,14 +138,27 @@ class Dispatch:
         is_adopted = before.phase is DispatchPhase.NOWHERE and self.holds
         return is_adopted or _OF_ONE_OFFER.index(self.phase) >= _OF_ONE_OFFER.index(before.phase)
 
-    def offered(self, epoch: int, member: str, cluster: str, why: str = "") -> "Dispatch":
+    @property
+    def facts(self) -> "Dispatch":
+        """It without what only people read."""
+        return replace(self, why="", waits="", elsewhere=())
+
+    def offered(
+        self, epoch: int, member: str, cluster: str, elsewhere: tuple[str, ...] = (), waits: str = ""
+    ) -> "Dispatch":
         """Return it offered to ``member``, by a number that no earlier offer of this gang had.
 
-        ``why`` says why not to others.
+        ``elsewhere`` says why not to others, ``waits`` what this one said when it was asked before.
         """
         assert epoch >= self.offer.epoch, f"epoch {epoch} after offer {self.offer}"
         number = self.offer.number + 1 if epoch == self.offer.epoch else 1
-        return Dispatch(self._after(Event.OFFER), Offer(epoch, number), member, cluster, why=why, failed=self.failed)
+        phase, offer = self._after(Event.OFFER), Offer(epoch, number)
+        return Dispatch(phase, offer, member, cluster, failed=self.failed, elsewhere=elsewhere, waits=waits)
+
+    def still_nowhere(self, elsewhere: tuple[str, ...] | None, suspended_by: str) -> "Dispatch":
+        """Return it with why it is in no member, if that is another reason than before, and with the policy for it."""
+        why, told = ("", elsewhere) if elsewhere else (self.why, self.elsewhere)
+        return replace(self, why=why, elsewhere=told, suspended_by=suspended_by)
 
     def withdrawn(self, why: str) -> "Dispatch":
         """Return it taken back before anything could start."""
@@ -182,7 +198,7 @@ class Dispatch:
 
     def recalled(self, why: str) -> "Dispatch":
         """Return it on its way out of its member."""
-        return replace(self, phase=self._after(Event.RECALL), why=why, waits="")
+        return replace(self.facts, phase=self._after(Event.RECALL), why=why)
 
     def failed_over(self, why: str) -> "Dispatch":
         """Return it on its way out of a member in which it failed, to be tried in others."""

@@ -26,6 +26,7 @@ def encode(dispatch: Dispatch) -> str:
         "failed": list(dispatch.failed),
         "stops": str(dispatch.stops_after_seconds or ""),
         "waits": dispatch.waits,
+        "elsewhere": list(dispatch.elsewhere),
         "suspended": dispatch.suspended_by,
     }
     return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
@@ -38,15 +39,18 @@ def decode(written: object) -> Dispatch:
         phase, offer = DispatchPhase(fields["phase"]), offer_of(fields["offer"])
         told = [fields.get(key, "") for key in ("member", "cluster", "copy", "version", "why", "waits", "suspended")]
         member, cluster, copy, version, why, waits, by = (each if isinstance(each, str) else "" for each in told)
-        listed = fields.get("failed", ())
-        failed = tuple(each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
+        failed, elsewhere = _texts(fields.get("failed")), _texts(fields.get("elsewhere"))
         stops = fields.get("stops")
         promised = int(stops) if isinstance(stops, str) and stops.isdecimal() and len(stops) < OFFER_DIGITS else 0
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
     if (phase is not DispatchPhase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
         raise UnreadableRecord(f"it says {phase} and not where")
-    return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised, waits, by)
+    return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised, waits, elsewhere, by)
+
+
+def _texts(written: object) -> tuple[str, ...]:
+    return tuple(each for each in written if isinstance(each, str)) if isinstance(written, list) else ()
 
 
 def offer_of(written: object) -> Offer:

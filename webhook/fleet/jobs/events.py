@@ -17,11 +17,14 @@ UNREADABLE: Final = "DispatchUnreadable"
 CHANGED: Final = "MemberChanged"
 SILENT: Final = "MemberSilent"
 KEPT: Final = "MemberKeepsJob"
+UNPLACED: Final = "NoMember"
 QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
 RECORD_REFUSED: Final = "DispatchRefused"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
+EVENT_CHARACTERS: Final = 1000
+"""Of an event's message: the API server refuses more than 1 kB of newer events."""
 UID_CHARACTERS: Final = 8
 """Of a job, in the name of its events."""
 MEMBERS: Final = "tutti-hub-members"
@@ -111,6 +114,18 @@ def kept(
     )
     told = {"reason": KEPT, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"kept.{int(now // 3600)}", now) | told
+
+
+def unplaced(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
+    """Return the event that a job which is to run waits for a member, and what each has said; one an hour."""
+    asked = f"{dispatch.member} {dispatch.waits or 'is asked for room'}" if dispatch.member else ""
+    said = "; ".join(filter(None, (asked, dispatch.why, *dispatch.elsewhere))) or "the log of tutti hub says more"
+    message = shortened(f"No member of the fleet has taken it yet: {said}", EVENT_CHARACTERS)
+    return _of_job(kind, job, f"unplaced.{int(now // 3600)}", now) | {
+        "reason": UNPLACED,
+        "message": message,
+        "type": "Normal",
+    }
 
 
 def queue_missing(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str, Any]:

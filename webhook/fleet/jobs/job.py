@@ -123,7 +123,7 @@ class FleetJob:
             # The member first, the record after it: what the record does not say then was not decided before the look.
             job = await self.own.read(is_written=is_written_first(before, None if found is None else found.sight))
             dispatch = self.own.take(job)
-            if settled := replace(dispatch, why="", waits="") == replace(before, why="", waits=""):
+            if settled := dispatch.facts == before.facts:
                 break
         self.waits_for = dispatch.member if dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.RECALLED) else ""
         self.look_at_seconds = self._leaving.look_at(dispatch) if dispatch.phase is DispatchPhase.RECALLED else inf
@@ -133,7 +133,7 @@ class FleetJob:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         sight = None if found is None else found.sight
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
-        await self._telling.held_up(job, dispatch, sight)
+        self.look_at_seconds = min(self.look_at_seconds, await self._telling.held_up(job, dispatch, sight))
         self._propagation = applying(self._fleet.propagations, job)
         self._queue = queue_label(job, self._kind) or ""
         named = queue_label(job) is not None or is_noted(job)
@@ -372,8 +372,9 @@ class FleetJob:
 
     async def _offer(self, job: dict[str, Any], dispatch: Dispatch, copy: Copy | None, target: Target) -> HubStep:
         """Offer it to another member. Raises NoAnswer."""
-        epoch, why = max(self._fleet.epoch, dispatch.offer.epoch), self.choice.told(self._refusals, target.member)
-        offered = dispatch.offered(epoch, target.member, target.cluster, why)
+        epoch, name = max(self._fleet.epoch, dispatch.offer.epoch), target.member
+        elsewhere, said = self.choice.told(self._refusals, name), self.choice.word(name, {})
+        offered = dispatch.offered(epoch, name, target.cluster, elsewhere, said)
         await self.own.write(job, offered)
         self._offered = offered, asyncio.get_running_loop().time()
         self.choice.offered()
@@ -417,9 +418,9 @@ class FleetJob:
         Raises NoAnswer.
         """
         if dispatch.phase is DispatchPhase.NOWHERE:
-            why = self._telling.word(dispatch.why, self.choice.told(self._refusals)) if self._refusals else ""
+            told = self._telling.word(dispatch.elsewhere, self.choice.told(self._refusals)) if self._refusals else ()
             by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
-            if (noted := replace(dispatch, why=why or dispatch.why, suspended_by=by)) != dispatch:
+            if (noted := dispatch.still_nowhere(told, by)) != dispatch:
                 await self.own.write(job, noted)
             if self._uncounted and self._refusals:
                 await self._telling.hourly(QUEUE_MISSING, lambda now: queue_missing(self._kind, job, now))

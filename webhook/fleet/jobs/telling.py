@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 import structlog
@@ -16,9 +16,11 @@ from webhook.errors import ApiError, Conflict
 from webhook.fleet.jobs.events import (
     CHANGED,
     KEPT,
+    QUEUE_MISSING,
     RECORD_REFUSED,
     SILENT,
     STATUS_REFUSED,
+    UNPLACED,
     UNREADABLE,
     bound,
     changed,
@@ -26,10 +28,12 @@ from webhook.fleet.jobs.events import (
     record_refused,
     silent,
     status_refused,
+    unplaced,
     unreadable,
 )
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.own import OwnJob, RecordRefused
+from webhook.fleet.members.copies import why_unwanted
 from webhook.jobs.kinds.kind import JobKind
 
 log = structlog.get_logger(__name__)
@@ -40,6 +44,10 @@ HOUR_SECONDS: Final = 3600.0
 SILENT_SECONDS: Final = 30.0
 """Of a member, before its gangs are told: a restart of its API server is no news."""
 
+UNPLACED_SECONDS: Final = 30.0
+"""Without a member, before a gang is told: two rounds of offers."""
+
+Words = TypeVar("Words", str, tuple[str, ...])
 Event = Callable[[float], dict[str, Any]]
 """Of the time."""
 
@@ -53,30 +61,50 @@ class Telling:
         self._path = f"/api/v1/namespaces/{namespace}/events"
         self._told: dict[str, float] = {}
         """When it was told last what keeps it from going on, by the reason of the event."""
-        self._said: tuple[str, float] = "", -inf
+        self._said: tuple[object, float] = "", -inf
         """Why it is in no member yet, as this process wrote it last, and when."""
+        self._unplaced_since = inf
+        """Loop time since when it is to run and no member has it, as far as this process has seen."""
 
     async def where(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say where it runs."""
         with contextlib.suppress(ApiError):
             await self._send(bound(self._kind, job, dispatch, self._fleet.clock.now()))
 
-    def word(self, stored: str, why: str) -> str:
+    def word(self, stored: Words, why: Words) -> Words | None:
         """Return what to write on its record instead of ``stored``: ``why``, or nothing.
 
         What another process found is overwritten once a minute only: that one may not reach the same members, and
         would write it back as soon as it sees it changed.
         """
         now = asyncio.get_running_loop().time()
-        if why == stored or not (stored in ("", self._said[0]) or now >= self._said[1] + AGAIN_SECONDS):
-            return ""
+        if why == stored or (stored and stored != self._said[0] and now < self._said[1] + AGAIN_SECONDS):
+            return None
         self._said = why, now
         return why
 
-    async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> None:
+    async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> float:
+        """Say what keeps a job from going on; return the loop time at which to look for that, if there is one."""
+        if dispatch.holds:
+            self._unplaced_since = inf
+            await self._held_up_there(job, dispatch, sight)
+            return inf
+        return await self._unplaced(job, dispatch)
+
+    async def _unplaced(self, job: Mapping[str, Any], dispatch: Dispatch) -> float:
+        """Say that no member has taken it, and why, where that takes long."""
+        now = asyncio.get_running_loop().time()
+        if why_unwanted(self._kind, job) or dispatch.suspended_by or not self.due(QUEUE_MISSING):
+            self._unplaced_since = inf
+            return inf
+        self._unplaced_since = min(self._unplaced_since, now)
+        if now < (due := self._unplaced_since + UNPLACED_SECONDS):
+            return due
+        await self.hourly(UNPLACED, lambda now: unplaced(self._kind, job, dispatch, now))
+        return inf
+
+    async def _held_up_there(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> None:
         """Say why it does not go on in its member: the name leads to another cluster, or to none that answers."""
-        if not dispatch.holds:
-            return
         if sight is not None:
             if sight.cluster != dispatch.cluster:
                 # Two names may just have been swapped, and the other not have been asked since.

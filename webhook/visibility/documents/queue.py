@@ -173,6 +173,7 @@ def _numbers(totals: QueueTotals, nominal: Mapping[str, int] | None, *, borrows:
         "pending": totals.pending,
         "admitted": totals.admitted,
         "reserving": totals.reserving,
+        **({"awaitingMember": totals.awaits_member} if totals.awaits_member else {}),
         "usage": amounts.quantities(usage),
     }
     if nominal is not None:

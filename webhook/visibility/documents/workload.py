@@ -110,7 +110,7 @@ def _status(facts: Facts) -> dict[str, Any]:
     status["pods"] = {"wanted": _wanted(facts), "present": facts.pods}
     if facts.position is not None:
         status["position"] = facts.position
-    if facts.reason is not None and facts.reservation is None:
+    if facts.reason is not None:
         status["reason"] = reason_document(facts.reason)
     return status
 

@@ -155,7 +155,7 @@ class WorkloadWriter:
             return
         waiting = job if reservation is None and job is not None and job.finished is None else None
         queue = self._queue_of(job, reservation)
-        reason = None if waiting is None else self._why(waiting, pods)
+        reason = _why_it_goes(job) if waiting is None else self._why(waiting, pods)
         reason = None if reason is None else self.view.told_reason(reason, source.namespace)
         position = None if waiting is None or queue is None else self._places(queue).get(uid)
         quorum = None if job is None or job.gang is None else self.view.quorum_of(job.gang)
@@ -217,3 +217,11 @@ class WorkloadWriter:
         if not job.suspended:
             return Reason(Code.SUSPENDED, "runs without a reservation and is about to be suspended or adopted")
         return Reason(Code.PENDING_EVALUATION, "has not been decided about yet")
+
+
+def _why_it_goes(job: JobRecord | None) -> Reason | None:
+    """Return why a gang that holds its quota will not for long, where its job is being deleted."""
+    if job is None or not job.deleting or job.finished is not None:
+        return None
+    until = "its member of the fleet has said that nothing of it is left there" if job.dispatched else "no pod is left"
+    return Reason(Code.TERMINATING, "is being deleted", help=f"its quota returns when {until}")

@@ -127,9 +127,10 @@ QUEUE: Final = {
     ),
     "status": _object(
         "What happens in it.",
-        pending=_number("Gangs that wait."),
+        pending=_number("Gangs that wait for quota."),
         admitted=_number("Gangs that run."),
-        reserving=_number("Gangs that hold quota, those being stopped included."),
+        reserving=_number("Gangs that hold quota, those being stopped or waiting for a member included."),
+        awaitingMember=_number("In a hub: gangs that hold quota, and that no member of the fleet has taken yet."),
         usage=_map("What they hold."),
         nominal=_map("What the queue owns, over all flavors."),
         limit=_map("Most that it may hold, all others idle."),

@@ -150,7 +150,7 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
             _WIDE,
         ),
         Column("Strategy", "string", "How later gangs may pass the head.", _at("spec", "queueingStrategy"), _WIDE),
-        Column("Pending", "integer", "Gangs that wait.", _at("status", "pending"), _WIDE),
+        Column("Pending", "integer", "Gangs that wait for quota.", _at("status", "pending"), _WIDE),
         Column("Admitted", "integer", "Gangs that run.", _at("status", "admitted"), _WIDE),
         Column("Usage", "string", "What admitted gangs hold.", _amounts("status", "usage"), _WIDE),
         Column("Nominal", "string", "What the queue owns.", _amounts("status", "nominal"), _WIDE),

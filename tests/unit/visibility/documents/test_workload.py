@@ -182,6 +182,25 @@ async def test_a_gang_without_a_reservation_that_a_finalizer_keeps_is_terminatin
     assert (await world.workload(job))["status"]["reason"]["code"] == "Terminating"
 
 
+async def test_a_gang_that_is_deleted_says_until_when_it_holds_its_quota() -> None:
+    world = World()
+    gang = world.waits("train")
+    world.admits(gang)
+    in_a_hub(world, gang, DispatchPhase.GRANTED)
+    known = world.view.jobs[gang.uid]
+    world.view.put_job(replace(known, deleting=True, resource_version=known.resource_version + 1))
+    (document,) = await world.documents("workloads", "team-vision")
+    assert condition(document, "QuotaReserved")["status"] == "True"
+    told = document["status"]["reason"]
+    assert told["code"] == "Terminating"
+    assert "its member of the fleet has said that nothing of it is left" in told["help"]
+    world.view.put_job(
+        replace(known, deleting=True, dispatch=DispatchPhase.NOWHERE, resource_version=known.resource_version + 2)
+    )
+    (document,) = await world.documents("workloads", "team-vision")
+    assert document["status"]["reason"]["help"] == "its quota returns when no pod is left"
+
+
 async def test_a_copy_that_was_stopped_because_its_hub_is_silent_is_said_never_to_start_again() -> None:
     world = World()
     job = replace(world.waits("train"), given_up=True, resource_version=9)

@@ -161,10 +161,10 @@ class Choice:
         """Return why it still waits in the member that was asked: ``refusals`` found now, else what the member said."""
         return refusals.get(member) or self._said.get(member, "")
 
-    def told(self, refusals: dict[str, str], offered_to: str = "") -> str:
-        """Return why it is not in this member or that: ``refusals`` found now, else what the member said."""
+    def told(self, refusals: dict[str, str], offered_to: str = "") -> tuple[str, ...]:
+        """Return why it is not in this member or that: ``refusals`` found now, else what each said."""
         known = {**self._said, **refusals}
         known.pop(offered_to, None)
-        words = [f"{name} {why}" for name, why in sorted(known.items())]
-        more = [f"{len(words) - TOLD_MAX} more"] if len(words) > TOLD_MAX else []
-        return "; ".join(words[:TOLD_MAX] + more)
+        words = tuple(f"{name} {why}" for name, why in sorted(known.items()))
+        more = (f"{len(words) - TOLD_MAX} more",) if len(words) > TOLD_MAX else ()
+        return words[:TOLD_MAX] + more
