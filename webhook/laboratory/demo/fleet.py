@@ -141,7 +141,8 @@ def _told(dispatch: Dispatch, running: dict[str, int], size: int, gang: _Seen) -
         return f"runs with all {size} pods in {dispatch.member}"
     if dispatch.holds and dispatch.member in gang.places:
         return f"ends in {dispatch.member}"
-    why = f" ({shorten(dispatch.why, REASON_CHARACTERS, placeholder=' …')})" if dispatch.why else ""
+    told = "; ".join(filter(None, (dispatch.why, *dispatch.elsewhere)))
+    why = f" ({shorten(told, REASON_CHARACTERS, placeholder=' …')})" if told else ""
     match dispatch.phase:
         case DispatchPhase.OFFERED:
             return f"is offered to {dispatch.member}{why}"
