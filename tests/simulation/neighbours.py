@@ -38,7 +38,9 @@ class Neighbours:
         if kind in HIDDEN:
             self._owners.setdefault(document["metadata"]["name"], set()).add(namespace)
             notes = document["metadata"].get("annotations") or {}
-            ours = [text for name, text in notes.items() if name.startswith("tutti.dev/")]
+            uid = document["metadata"]["uid"]
+            # What names another object was copied here by a tenant, who had seen it there.
+            ours = [text for name, text in notes.items() if name.startswith("tutti.dev/") and _is_of(text, uid)]
             if kind != "Pod":
                 self._told("annotations", namespace, " ".join(ours))
         elif kind == "Event":
@@ -81,3 +83,8 @@ class Neighbours:
         """
         assert not self.leaks, self.leaks[:3]
         assert all(self.looked_at[each] for each in ("answers", "events", "workloads")), self.looked_at
+
+
+def _is_of(note: str, uid: str) -> bool:
+    """Return whether a note is of the object that has it, as far as it says of which it is."""
+    return '"uid":' not in note or uid in note

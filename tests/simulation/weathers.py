@@ -67,6 +67,10 @@ PAST_FAILURES = (
     ("rough with releases changed", 4284977202),
     ("rough with orphans and namespaces ungated", 3262502650),
     ("rough with hostile tenants of all kinds", 1092542880),
+    ("rough with plain pods and namespaces ungated", 865077854),
+    ("rough with plain pods and namespaces ungated", 865077890),
+    ("rough with names hidden", 865077862),
+    ("rough with releases changed", 865077987),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -96,7 +100,9 @@ pods of a job that was deleted while a rebuild wrote others, a check that had
 not seen to which cohort a queue was moved before it was deleted, users who left
 orphans where nobody was to leave any, jobs that were adopted while their queues
 were gone, pods whose deletion conflicted as fast as it was asked for while a
-watch said nothing."""
+watch said nothing, a late start after a write that was to void it and said only
+what was stored already, a note that a tenant had copied, a ledger that was
+taken away before there was one."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -87,8 +87,12 @@ def stop(record: JobRecord, requeue: Requeue, hold: bool = False, *, kinds: Mapp
     if requeue.reason == HUB_SILENT:
         # In the same write: from now on no permit of its hub starts it, whenever it comes.
         marks[names.GIVEN_UP] = record.uid
+    suspends = _set_suspend(record, kind, True)
+    if not suspends:
+        # A start may be under way. A note that says the same as before would not move the version it is bound to.
+        marks[names.VOIDED] = str(record.resource_version)
     gone = (names.ADMISSION,) if record.admission is not None else ()
-    return [*preconditions(record), *_annotate(record, marks, gone), *changes, *_set_suspend(record, kind, True)]
+    return [*preconditions(record), *_annotate(record, marks, gone), *changes, *suspends]
 
 
 def clear(record: JobRecord) -> Patch:

@@ -80,14 +80,16 @@ def _narrowed(term: Mapping[str, Any], asked: Mapping[str, Any]) -> Mapping[str,
 def send_back(pod: PodRecord, gang: str, requeue: Requeue) -> Patch:
     """Return the patch that writes the place and back-off of a stopped gang on a pod of it that still waits.
 
-    It also makes every lift that was authorised before conflict.
+    It also makes every lift that was authorised before conflict: the same note as before would not, so it also names
+    the version that it replaces.
     """
-    return _annotated(pod, names.REQUEUE, annotations.encode_requeue(requeue, gang))
+    noted = {names.REQUEUE: annotations.encode_requeue(requeue, gang), names.VOIDED: str(pod.resource_version)}
+    return _annotated(pod, noted)
 
 
 def void(pod: PodRecord, epoch: int) -> Patch:
     """Return the patch that makes every lift authorised before it conflict: it only moves the resourceVersion."""
-    return _annotated(pod, names.VOIDED, f"{epoch}/{pod.resource_version}")
+    return _annotated(pod, {names.VOIDED: f"{epoch}/{pod.resource_version}"})
 
 
 def _admission(pod: PodRecord, job: JobRecord, reservation: Reservation, version: tuple[int, int]) -> Patch:
@@ -99,11 +101,14 @@ def _admission(pod: PodRecord, job: JobRecord, reservation: Reservation, version
     return put
 
 
-def _annotated(pod: PodRecord, name: str, text: str) -> Patch:
-    operation: dict[str, Any] = {"op": "add", "path": "/metadata/annotations", "value": {name: text}}
-    if _waiting(pod).has_annotations:
-        operation = {"op": "add", "path": paths.pointer("metadata", "annotations", name), "value": text}
-    return [*preconditions(pod), operation]
+def _annotated(pod: PodRecord, notes: Mapping[str, str]) -> Patch:
+    if not _waiting(pod).has_annotations:
+        return [*preconditions(pod), {"op": "add", "path": "/metadata/annotations", "value": dict(notes)}]
+    added = [
+        {"op": "add", "path": paths.pointer("metadata", "annotations", name), "value": text}
+        for name, text in notes.items()
+    ]
+    return [*preconditions(pod), *added]
 
 
 def _waiting(pod: PodRecord) -> WaitingPod:

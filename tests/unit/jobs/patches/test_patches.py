@@ -248,6 +248,15 @@ def test_voiding_twice_in_one_epoch_moves_the_object_twice():
     assert values[0] != values[1]
 
 
+def test_the_stop_of_a_job_that_was_never_started_moves_it_also_where_it_says_the_same_as_before():
+    """Its start may still be on its way, and the API server stores no write that changes nothing."""
+    first = apply(held("job"), patches.stop(record_of(held("job")), REQUEUE))
+    second = apply(first, patches.stop(record_of(first), REQUEUE))
+    notes = [obj["metadata"]["annotations"] for obj in (first, second)]
+    assert notes[0][names.REQUEUE] == notes[1][names.REQUEUE]
+    assert notes[0][names.VOIDED] != notes[1][names.VOIDED]
+
+
 def test_a_hold_is_written_with_the_stop_and_removed_by_the_next_start():
     running = start(held("job"))
     stopped = stopped_in_cluster(apply(running, patches.stop(record_of(running), REQUEUE, hold=True)))

@@ -367,6 +367,15 @@ def test_a_pod_sent_back_says_its_place_and_a_start_takes_that_away() -> None:
     assert gang_of(started).attempts == 2
 
 
+def test_a_pod_sent_back_twice_with_the_same_note_is_moved_twice() -> None:
+    """A lift may still be on its way, and the API server stores no write that changes nothing."""
+    first = apply(pod(), pod_patches.send_back(decoded(pod()), UID, Requeue("Ended", 50.0)))
+    second = apply(first, pod_patches.send_back(decoded(first), UID, Requeue("Ended", 50.0)))
+    notes = [obj["metadata"]["annotations"] for obj in (first, second)]
+    assert notes[0][names.REQUEUE] == notes[1][names.REQUEUE]
+    assert notes[0][names.VOIDED] != notes[1][names.VOIDED]
+
+
 def test_a_void_moves_the_version_and_says_nothing_else() -> None:
     waiting = decoded(pod())
     voided = apply(pod(), pod_patches.void(waiting, 8))
