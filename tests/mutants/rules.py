@@ -268,6 +268,22 @@ MUTANTS: Final = (
     ),
     Mutant(
         "3",
+        "a stop moves the version also where it says what is stored already",
+        "webhook/jobs/patches/job.py",
+        "        marks[names.VOIDED] = str(record.resource_version)\n",
+        "        pass\n",
+        f"{UNIT}/jobs/patches/test_patches.py",
+    ),
+    Mutant(
+        "3",
+        "so does what sends a pod back",
+        "webhook/jobs/patches/pod.py",
+        ", names.VOIDED: str(pod.resource_version)}",
+        "}",
+        f"{UNIT}/jobs/plain_pods/test_pod_groups.py",
+    ),
+    Mutant(
+        "3",
         "it was read before the ledger write that authorised the effect",
         RECONCILER,
         "        for job in batch.starts.values():\n",
