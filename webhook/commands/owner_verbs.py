@@ -160,6 +160,8 @@ async def cancel(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     kind, path, obj = await _find(api, job, namespace, kinds)
     only_this = {"preconditions": {"uid": obj["metadata"]["uid"]}, "propagationPolicy": "Background"}
     await api.request("DELETE", path, body=orjson.dumps(only_this))
+    if placed_by_hub(kind, obj):
+        return f"{job}: is deleted once nothing of it is left in a member; until then it keeps its quota"
     if kind.suspend is not None and paths.find(obj, kind.suspend) is True:
         return f"{job}: is deleted"
     return f"{job}: is deleted; its quota returns when its last pod is gone"

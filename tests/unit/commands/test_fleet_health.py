@@ -3,6 +3,7 @@
 import base64
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 
@@ -13,12 +14,16 @@ from tests.unit.kube.fake_api import FakeApi
 from tests.unit.visibility.world import NOW, World
 from webhook.commands import fleet
 from webhook.commands.show import fleet_health, health
-from webhook.errors import TuttiError, Unavailable, WrongName
+from webhook.core.notation import names
+from webhook.errors import NotFound, TuttiError, Unavailable, WrongName
 from webhook.fleet.credentials.kubeconfig import Account
+from webhook.kube.election import LeaderRecord, render
+from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time
 SECRET = "/api/v1/namespaces/tutti-system/secrets/tutti-hub-members"
 LOST = "/api/v1/namespaces/tutti-system/configmaps/tutti-fleet-lost"
+LEASE = LeaderRecord("one", 5.0, "then", micro_time_text(NOW), 1)
 
 
 def secret(**members: dict[str, Any]) -> dict[str, Any]:
@@ -36,17 +41,21 @@ class Member(FakeApi):
 
     def __init__(self, account: Account) -> None:
         super().__init__()
-        self._silent = "silent" in account.server
+        self._server, self._silent = account.server, "silent" in account.server
 
     async def request(self, method: str, path: str, **how: Any) -> bytes:
-        assert path == "/version"
         if self._silent:
             raise Unavailable(0, "ConnectionFailed", "connection refused")
-        return b"{}"
+        if path == "/version":
+            return b"{}"
+        assert path.endswith("/configmaps/tutti-ledger")
+        if "idle" in self._server:
+            raise NotFound(404, "NotFound", "configmaps tutti-ledger not found")
+        return orjson.dumps({"metadata": {"annotations": {names.LEASE_ANNOTATION: render(LEASE)}}})
 
 
-async def told(api: Answers) -> list[tuple[bool, str]]:
-    return [(found.well, found.text) for found in await fleet_health.look(api, Member)]  # type: ignore[arg-type]
+async def told(api: Answers, now: float = NOW) -> list[tuple[bool, str]]:
+    return [(found.well, found.text) for found in await fleet_health.look(api, now, Member)]  # type: ignore[arg-type]
 
 
 async def test_each_member_is_asked_and_one_that_does_not_answer_is_wrong() -> None:
@@ -54,6 +63,19 @@ async def test_each_member_is_asked_and_one_that_does_not_answer_is_wrong() -> N
         (True, "left answers"),
         (False, "right does not answer: ConnectionFailed: connection refused"),
     ]
+
+
+async def test_a_member_whose_tutti_does_not_lead_is_wrong() -> None:
+    """Its API server answers, and what is offered to it starts nothing."""
+    two = secret(left=member("left"), right=member("idle"))
+    (left, right) = await told(hub(**{SECRET: two}))
+    assert left == (True, "left answers")
+    assert not right[0]
+    assert right[1].startswith("right answers, and starts nothing: NoLedger: ")
+    assert (await told(hub(**{SECRET: two}), NOW + 20))[0][0], "another may be about to lead"
+    ((well, text), _) = await told(hub(**{SECRET: two}), NOW + 60)
+    assert not well
+    assert text.startswith("left answers, and starts nothing: no replica leads: the lease of one expired ")
 
 
 async def test_a_member_that_was_declared_lost_is_named() -> None:

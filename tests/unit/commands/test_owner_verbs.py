@@ -169,6 +169,16 @@ async def test_a_running_job_that_is_held_stops_whole() -> None:
         assert names.HOLD in (await stored(api))["metadata"]["annotations"]
 
 
+async def test_what_a_hub_places_is_not_said_to_be_gone_before_its_member_says_so() -> None:
+    async with cluster() as api:
+        job = waiting_job(pods=3)
+        job["spec"] |= {"managedBy": names.HUB_MANAGER, "suspend": False}
+        del job["metadata"]["labels"]
+        await create(api, job)
+        assert "as soon as the member that has it hears of it" in await hold(api, "job/train", "team-a", KINDS)
+        assert "once nothing of it is left in a member" in await cancel(api, "job/train", "team-a", KINDS)
+
+
 async def test_the_gates_of_others_stay_when_a_job_is_held_and_released() -> None:
     async with cluster() as api:
         job = waiting_job(pods=3)

@@ -80,7 +80,7 @@ async def look(api: Api, now: float) -> list[Finding]:
         "registration": lambda: _registrations(api),
         "queues": lambda: _queues(api),
         "hub": lambda: _hub(api),
-        "members": lambda: fleet_health.look(api),
+        "members": lambda: fleet_health.look(api, now),
     }
     found: list[Finding] = []
     for what, seek in looks.items():
