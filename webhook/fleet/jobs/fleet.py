@@ -57,6 +57,8 @@ class Fleet:
 
     telling: Allowance = field(default_factory=Allowance)
     """Of what gangs are told that do not go on."""
+    telling_of_waits: Allowance = field(default_factory=Allowance)
+    """Of what gangs are told that wait: a tenant who has thousands wait keeps no other gang from hearing of a fault."""
 
     def member(self, name: str) -> Member:
         """Return a member. Raises NoAnswer where it was taken away meanwhile."""

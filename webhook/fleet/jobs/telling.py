@@ -158,7 +158,8 @@ class Telling:
 
     async def hourly(self, reason: str, event: Event) -> None:
         """Say what keeps it from going on, once an hour; a little later where many have to be told the same."""
-        if self.due(reason) and self._fleet.telling.takes(asyncio.get_running_loop().time()):
+        allowance = self._fleet.telling_of_waits if reason == UNPLACED else self._fleet.telling
+        if self.due(reason) and allowance.takes(asyncio.get_running_loop().time()):
             now = self._fleet.clock.now()
             with contextlib.suppress(ApiError):
                 # Another process may have told it in this hour.

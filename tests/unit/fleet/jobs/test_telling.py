@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, plain_job
 from webhook.clock import LoopClock
-from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase, Offer
 from webhook.errors import Conflict
 from webhook.fleet.jobs.allowance import AT_ONCE, EACH_SECONDS
 from webhook.fleet.jobs.fleet import Fleet
@@ -82,3 +82,21 @@ async def test_what_another_process_has_told_is_not_told_again_and_again() -> No
             await hub.look(1200)
         assert len(events.stored) == GANGS
         assert max(Counter(name for _, name in events.sent).values()) <= 2
+
+
+async def test_gangs_that_only_wait_keep_none_from_hearing_of_a_silent_member() -> None:
+    """A tenant may have thousands wait."""
+    async with SimulatedCluster(Random(1)) as cluster:
+        events = Events()
+        hub = Hub(events, cluster)
+        waits = [Telling(hub.fleet, KINDS["Job.batch"], NAMESPACE) for _ in range(GANGS)]
+        for _ in range(20):
+            for number, telling in enumerate(waits):
+                job = plain_job(f"waits-{number}")
+                job["metadata"]["uid"] = f"waits-{number}"
+                await telling.held_up(job, NOWHERE, None)
+            await asyncio.sleep(LOOK_SECONDS)
+        before = len(events.sent)
+        assert AT_ONCE < before < GANGS, "they are still being told"
+        await hub.look(LOOK_SECONDS)
+        assert len(events.sent) - before >= AT_ONCE
