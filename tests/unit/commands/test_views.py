@@ -199,6 +199,17 @@ async def test_queues_are_printed_below_their_cohort_with_what_they_borrow() -> 
     assert text.splitlines()[3].startswith("  vision")
 
 
+async def test_a_gang_that_is_being_stopped_is_counted_beside_those_that_run() -> None:
+    world = World()
+    world.admits(world.waits("big", cpu=3, pods=1))
+    world.stops(world.admits(world.waits("small", cpu=1, pods=1)), "Preempted")
+    documents = await world.documents("queues")
+    lines = [line.split() for line in printed(print_queues, documents).splitlines()]
+    assert ["vision", "BestEffortFIFO", "0", "1", "(1", "stopping)", "cpu", "4/4", "≤8"] in lines
+    (vision,) = find_queues(documents, "vision")
+    assert "running   1 (1 stopping)" in printed(print_queue, vision)
+
+
 async def test_who_may_not_see_the_cluster_sees_the_queues_of_the_namespace() -> None:
     world = World()
     api = Answers(

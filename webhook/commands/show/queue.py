@@ -45,6 +45,13 @@ def waiting_text(document: Document) -> str:
     return f"{waiting(document)} ({for_member} for a member)" if for_member else str(waiting(document))
 
 
+def running_text(document: Document) -> str:
+    """Return how many gangs of a queue run, and how many still hold its quota while they are being stopped."""
+    status = document["status"]
+    stopping = int(status["reserving"]) - int(status["admitted"]) - awaiting_member(document)
+    return f"{status['admitted']} ({stopping} stopping)" if stopping > 0 else str(status["admitted"])
+
+
 def print_queue(console: Console, document: Document) -> None:
     """Print one queue, cohort or LocalQueue."""
     spec, status = document["spec"], document["status"]
@@ -57,7 +64,7 @@ def print_queue(console: Console, document: Document) -> None:
         if key in spec:
             lines.add_row(heading, escape(spec[key]))
     lines.add_row("waiting", waiting_text(document))
-    lines.add_row("running", str(status["admitted"]))
+    lines.add_row("running", running_text(document))
     for condition in status.get("conditions", ()):
         if condition["type"] == "Active" and condition["status"] == "False":
             lines.add_row("stopped", f"[red]{escape(condition['message'])}[/red]")

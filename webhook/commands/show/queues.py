@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from webhook.commands import terminal
-from webhook.commands.show.queue import find_queues, print_queue, waiting, waiting_text
+from webhook.commands.show.queue import find_queues, print_queue, running_text, waiting, waiting_text
 from webhook.commands.show.reading import default_namespace, visible_queues
 from webhook.commands.show.uncharged import uncharged
 from webhook.core.notation.counted_jobs import resource_text
@@ -88,7 +88,7 @@ def _queue_row(table: Table, name: str, document: Document) -> None:
     if stopped:
         amounts_text = f"[red]{escape(stopped[0])}[/red]; {amounts_text}"
     strategy = spec.get("queueingStrategy", "cohort")
-    table.add_row(escape(name), strategy, waiting_text(document), str(status["admitted"]), amounts_text)
+    table.add_row(escape(name), strategy, waiting_text(document), running_text(document), amounts_text)
 
 
 def _amount_of(status: Document, resource: str) -> str:

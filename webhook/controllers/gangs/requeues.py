@@ -69,7 +69,7 @@ def undispatchable(job: JobRecord) -> Requeue | None:
 
 def held(job: JobRecord) -> Requeue:
     """Return what to write on a running gang that its owner has suspended."""
-    return Requeue(HELD, job.place_seconds, message="its owner suspended it")
+    return Requeue(HELD, job.place_seconds, message="it was suspended")
 
 
 def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue | None, now: float) -> Requeue:

@@ -200,7 +200,7 @@ class WorkloadWriter:
         if job.deleting:
             return Reason(Code.TERMINATING, "is being deleted")
         if job.held:
-            why = _HELD_FOR.get("" if job.requeue is None else job.requeue.reason, "its owner suspended it")
+            why = _HELD_FOR.get("" if job.requeue is None else job.requeue.reason, "it was suspended")
             return Reason(Code.ON_HOLD, why, help=RELEASED)
         if job.given_up:
             why = "its hub has been silent for too long and may have started the job elsewhere"

@@ -44,7 +44,7 @@ async def client() -> AsyncIterator[Client]:
             "LocalQueueStopped",
             "LocalQueueStopped: LocalQueue team-a/research is stopped (HoldAndDrain)",
         ),
-        (JOB, {"spec": {"suspend": True}}, "OnHold", "OnHold: its owner suspended it"),
+        (JOB, {"spec": {"suspend": True}}, "OnHold", "OnHold: it was suspended"),
     ],
     ids=["queue", "local queue", "owner"],
 )
