@@ -211,7 +211,7 @@ class Announcer:
             due = self._view.jobs[uid].awaits_permit or now - waits.since_seconds >= QUEUED_AFTER_SECONDS
             if due and waits.told != reason.code:
                 waits.told = reason.code
-                self._note(uid, "Queued", f"{reason.code}: {reason}", annotations=_starts_by(now, reason))
+                self._note(uid, "Queued", f"{reason.code}: {reason}", annotations=_for_a_hub(now, reason))
         metrics.WAITING.clear()
         for code, number in Counter(waits.code for waits in self._waiting.values() if waits.code).items():
             metrics.WAITING.labels(code).set(number)
@@ -253,7 +253,9 @@ class Announcer:
         return Regarding("v1", "Pod", job.namespace, pods[0].name, pods[0].uid) if pods else None
 
 
-def _starts_by(now: float, reason: Reason) -> Mapping[str, str]:
-    """Return the booked start of a gang, for a hub that compares what its members say."""
+def _for_a_hub(now: float, reason: Reason) -> Mapping[str, str]:
+    """Return the booked start of a gang, or that it has none to wait for: a hub compares what its members say."""
+    if reason.is_never:
+        return {names.NEVER_STARTS: "true"}
     booked = next((each.seconds for each in reason.blockers if isinstance(each, StartsBy)), None)
     return NONE if booked is None else {names.STARTS_BY: time_text(int(now + booked))}

@@ -44,6 +44,8 @@ STOPS_NOBODY: Final = "tutti.dev/stops-nobody"
 """Annotation on a copy: it may start, but not at the cost of others, for another member may have room as it is."""
 STARTS_BY: Final = "tutti.dev/starts-by"
 """Annotation on the event that says why a gang waits: the start that its queue has booked for it, where it has."""
+NEVER_STARTS: Final = "tutti.dev/never-starts"
+"""Annotation on the same event: ``true`` where the gang cannot start there, whatever ends."""
 DISPATCH: Final = "tutti.dev/dispatch"
 """Annotation on a job of a hub: where it is placed, the record of its gang. Also the finalizer that keeps the job until
 nothing is left of it in its member."""

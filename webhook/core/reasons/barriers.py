@@ -143,6 +143,7 @@ def _fence_full(barrier: FenceFull) -> Reason:
         holders=barrier.holders,
         help=tip,
         blockers=lacks,
+        is_never=bool(beyond) and barrier.used is not None,
     )
 
 

@@ -72,6 +72,8 @@ class Reason:
     """What would have to end or change for the gang to start."""
     blockers: tuple[Blocker, ...] = ()
     """The same as values, where numbers say it."""
+    is_never: bool = False
+    """It cannot start whatever ends: what it asks has to change, or what there is."""
 
     def __str__(self) -> str:
         parts = [self.message] if self.message else []

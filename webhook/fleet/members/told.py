@@ -31,6 +31,8 @@ class Waits:
     """With numbers."""
     starts_at: float | None = None
     """Unix time at which its queue has booked room for it, if it has."""
+    never: bool = False
+    """It cannot start there, whatever ends."""
 
 
 class Told:
@@ -44,8 +46,9 @@ class Told:
     async def why_waiting(self, namespace: str, copy_uid: str) -> Waits:
         """Return why its Tutti said last that a copy waits; nothing while it has not. Raises NoAnswer."""
         newest = await self._newest(namespace, copy_uid, "reason=Queued")
-        starts = seconds(paths.find(newest, ("metadata", "annotations", names.STARTS_BY)))
-        return Waits(self._message(newest, namespace), starts or None)
+        notes = paths.find_mapping(newest, ("metadata", "annotations"))
+        starts, never = seconds(notes.get(names.STARTS_BY)), notes.get(names.NEVER_STARTS) == "true"
+        return Waits(self._message(newest, namespace), starts or None, never)
 
     async def why_stopped(self, namespace: str, copy_uid: str) -> str:
         """Return why its Tutti said last that it stops a copy, and what of it could not be created, if so; nothing

@@ -79,6 +79,7 @@ OURS: Final = (
     Ours(names.SCHEDULING_GATE, Form.SCHEDULING_GATE, {Bearer.TEMPLATE: Writer.ADDER, Bearer.POD: Writer.ADDER}),
     Ours(names.HEARD, Form.ANNOTATION, {Bearer.LEASE: Writer.EDITOR}),
     Ours(names.STARTS_BY, Form.ANNOTATION, {Bearer.EVENT: Writer.EDITOR}),
+    Ours(names.NEVER_STARTS, Form.ANNOTATION, {Bearer.EVENT: Writer.EDITOR}),
     Ours(names.NODE_FIT, Form.ANNOTATION, {Bearer.FLAVOR: Writer.EDITOR}),
     Ours(names.MAX_JOBS, Form.RESOURCE, {Bearer.QUEUE: Writer.EDITOR}),
 )

@@ -11,6 +11,8 @@ from webhook.controllers.reporting.announce import (
     UNREADABLE_SECONDS,
     Announcer,
 )
+from webhook.core.notation import names
+from webhook.core.reasons.blockers import StartsBy
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 
@@ -20,11 +22,13 @@ class Notes:
 
     def __init__(self) -> None:
         self.told: list[str] = []
+        self.annotations: list[Any] = []
         self.regarding: list[Any] = []
 
     def note(self, regarding: Any, reason: str, note: str, *, warning: bool = False, annotations: Any = None) -> None:
         self.told.append(f"{reason} {note}")
         self.regarding.append(regarding)
+        self.annotations.append(annotations)
 
 
 async def test_that_the_next_cycle_decides_is_no_event_and_what_a_gang_could_stop_is_one() -> None:
@@ -50,6 +54,17 @@ async def test_why_a_copy_waits_is_told_at_once_for_its_hub_waits_for_that() -> 
     for now in (10, 10 + QUEUED_AFTER_SECONDS):
         await announcer.tick(now, lambda uid: Reason(Code.WAITING_FOR_QUOTA, "asks for 3 cpu"))
         assert [each.name for each in notes.regarding] == ["copy"] if now == 10 else ["copy", "train"]
+
+
+async def test_a_hub_is_told_by_when_a_gang_starts_or_that_it_never_does() -> None:
+    world, notes = World(), Notes()
+    job = world.waits("train")
+    announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
+    announcer.queued(job.uid)
+    books = Reason(Code.WAITING_FOR_QUOTA, "asks for 3 cpu", blockers=(StartsBy(60.0),))
+    for reason in (books, Reason(Code.EXCEEDS_MAX_QUOTA, "asks for 9 cpu", is_never=True)):
+        await announcer.tick(1_800_000_000, lambda _uid, reason=reason: reason)  # type: ignore[misc]
+    assert notes.annotations == [{names.STARTS_BY: "2027-01-15T08:01:00Z"}, {names.NEVER_STARTS: "true"}]
 
 
 def test_objects_that_cannot_be_read_are_named_once_each_at_a_slow_pace() -> None:

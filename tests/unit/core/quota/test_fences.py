@@ -61,6 +61,7 @@ def test_a_gang_that_exceeds_the_quota_is_told_which_with_numbers(fences: Fences
     assert isinstance(short, FenceFull)
     assert (short.fence, short.resource, short.asked, short.limit) == ("ResourceQuota ns/hard", GPU, 5000, 4000)
     assert reason_of(short).help == "it can never start: ask for less, or raise the ResourceQuota"
+    assert reason_of(short).is_never
     fences.put_reservation(reservation(3))
     other = fences.shortfall(replace(gang(2), uid="other"), {"main": 2})
     assert other is not None

@@ -200,7 +200,9 @@ class HungerMachine(RuleBasedStateMachine):
             self._cycle()
         for waiting in self.world.engine.waiting():
             reason = self.world.engine.reason(waiting.uid)
-            assert self.world.engine.potential(waiting) is not None, f"{waiting.uid} waits for ever: {reason}"
+            never = self.world.engine.potential(waiting)
+            assert never is not None, f"{waiting.uid} waits for ever: {reason}"
+            assert never.is_never
 
     # -- the model ---------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,10 @@ def test_a_gang_larger_than_all_nodes_is_told_by_how_much_and_promised_nothing_u
     ), "what is cordoned may come back, and who runs there may go"
     there.put_node(NodeRecord("d", {"cpu": 4000}))
     made.wake_nodes()
-    assert str(made.reason("wide")).startswith("asks for 8 pods of 2 cpu; 3 fit now; of 4 nodes 2 take none: ")
+    reason = made.reason("wide")
+    assert reason is not None
+    assert not reason.is_never
+    assert str(reason).startswith("asks for 8 pods of 2 cpu; 3 fit now; of 4 nodes 2 take none: ")
     assert "it starts when 5 more of its pods fit" in str(made.reason("wide"))
 
 
@@ -322,6 +325,7 @@ def test_a_gang_that_has_to_be_in_one_rack_waits_for_one_and_its_reservation_nam
     reason = made.reason("wide")
     assert reason is not None
     assert reason.code is Code.TOPOLOGY_PLACEMENT_FAILED
+    assert reason.is_never
     assert str(reason) == (
         "pod set main asks for 10 pods of 1 cpu within one rack; the largest, r1, holds 8 when nothing else runs "
         "there, 2 too few; it cannot start: ask for fewer or smaller pods, for a wider label, or with "

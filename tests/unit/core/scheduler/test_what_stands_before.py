@@ -167,6 +167,7 @@ def test_all_resources_of_which_more_is_asked_than_a_queue_can_hold_are_named(
     for why in (world.engine.reason("waits"), world.engine.potential(needs("waits", *sets))):
         assert why is not None
         assert (why.code, why.resource, why.asked, why.limit) == (Code.EXCEEDS_MAX_QUOTA, "cpu", 6000, 4000)
+        assert why.is_never
         assert why.blockers == (TooMuch("gpu", 9000, "queue q", 8000, flavor),)
         assert f"it also asks for 9 gpu of flavor {flavor}, queue q has 8; it can never start" in str(why)
 
