@@ -85,7 +85,7 @@ OFFERS = Counter(
 )
 GRANTS = Counter(
     "tutti_fleet_grants_total",
-    "Gangs that were granted to a member and taken back, by outcome: ended, or failed and to be tried elsewhere.",
+    "Gangs that were granted to a member and taken back, by outcome: ended, or failed.",
     ["member", "outcome"],
 )
 MEMBER_UNREACHABLE = Gauge(

@@ -369,12 +369,12 @@ class Hub:
         await self._own_jobs_read()
         before, delayed = self.fleet.apart.get(member.name, {}), self._delayed.setdefault(member.name, set())
         verdicts, apart = [], dict[JobName, str]()
-        expected = {which for which, job in self._jobs.items() if job.runs_in(member.name)}
+        expected = {which for which, job in self._jobs.items() if job.own.runs_in(member.name)}
         with member.one_cluster():
             cluster, copies = await member.cluster(), await member.copies(self.kinds.values(), self.fleet.uid)
         for found in copies:
             which = (found.kind.feed, found.namespace, found.name)
-            if which in expected and not wanted and self._jobs[which].runs_as_read(cluster, found.copy):
+            if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
                 expected.discard(which)
                 continue
             try:

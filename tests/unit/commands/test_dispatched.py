@@ -71,7 +71,11 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             job(record("offered", waits="does not answer")),
             [("member", "left is asked for room, and does not answer")],
         ),
-        (job(record("granted", elsewhere=[WHY])), [("member", "left has it"), ("elsewhere", WHY)]),
+        (job(record("granted", elsewhere=[WHY])), [("member", "left has it"), ("passed over", WHY)]),
+        (
+            job(record("granted", waits="has stopped it (Preempted)", elsewhere=[WHY])),
+            [("member", "it is granted to left, which has stopped it (Preempted)")],
+        ),
         (
             job(record("granted", waits="refuses its permit (403 Forbidden), and is asked again every 5 s")),
             [
@@ -159,8 +163,8 @@ async def test_pods_that_run_in_a_member_are_not_said_to_be_missing() -> None:
         world.now,
         await dispatched(api, "job/train", "team-vision", NOW),  # type: ignore[arg-type]
     )
-    assert "member     left has it" in out.getvalue()
-    assert f"elsewhere  {WHY}" in out.getvalue()
+    assert "member       left has it" in out.getvalue()
+    assert f"passed over  {WHY}" in out.getvalue()
     assert "0 of 2 exist" not in out.getvalue()
     assert "0 exist of 2 pods" not in out.getvalue()
 
@@ -233,6 +237,15 @@ async def test_of_each_reason_the_newest_event_is_shown_and_none_that_is_over() 
     told = [event("StatusRefused", age, None, f"{age}") for age in (3601, 1, 5000)]
     assert await warnings(job(), *told) == ["1s ago: StatusRefused: 1"]
     assert await warnings(job(), event("StatusRefused", 5000, None), event("Queued", 1, None)) == []
+
+
+async def test_that_no_member_can_start_it_is_named_while_none_has_it() -> None:
+    told = event("NoMember", 60, None, "It can start in no member") | {"type": "Warning"}
+    offered = record("offered")
+    assert await warnings(job(offered), told) == ["60s ago: NoMember: It can start in no member"]
+    assert await warnings(job(offered), told | {"type": "Normal"}) == []
+    assert await warnings(job(record("granted")), told) == []
+    assert await warnings(job("{"), told) == []
 
 
 async def test_who_may_not_read_events_is_shown_the_member_all_the_same() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
+from tests.unit.fleet.test_hub_quota import events_of
 from tests.unit.fleet.test_odd_answers import lie
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.asking.failed import SILENT_SECONDS
@@ -62,6 +63,20 @@ async def test_it_runs_to_its_end_in_another_member_and_never_seemed_to_have_fai
         assert await world.empty(kind)
 
 
+async def test_it_says_that_and_why_it_failed_and_when_it_leaves_and_then_that_it_does() -> None:
+    async with failed_in_a() as world:
+        waits = dispatch_of(await world.hub.get("PyTorchJob", "pytorch-test") or {}).waits
+        assert waits.startswith("says that it has failed (")
+        assert "; if it may still run elsewhere, it leaves at 20" in waits
+        (event,) = await events_of(world, "FailedInMember")
+        assert (event["type"], event["message"]) == ("Warning", f"a {waits}")
+        assert not await events_of(world, "LeavesMember")
+        await world.until(lambda: world.over("PyTorchJob", "pytorch-test"), TOLERATION + 60)
+        (event,) = await events_of(world, "LeavesMember")
+        assert event["message"] == "it failed in a. Others may have it once nothing of it is left there"
+        assert len(await events_of(world, "FailedInMember")) == 1
+
+
 async def test_another_member_has_it_within_the_toleration_and_five_seconds() -> None:
     async with fleet("a", "b") as world:
         await fail_all(world.members["a"])
@@ -97,6 +112,7 @@ async def test_each_member_is_tried_once_and_then_it_has_failed(make: Any) -> No
                 tried.append(member)
             await asyncio.sleep(0.2)
         assert sorted(tried) == ["a", "b", "c"]
+        assert sorted(dispatch_of(await world.hub.get(kind, name) or {}).failed) == ["a", "b", "c"]
         assert await world.empty(kind)
         await asyncio.sleep(60)
         assert await world.empty(kind)
@@ -129,6 +145,9 @@ async def test_a_member_that_does_not_answer_is_waited_for_a_minute(away: float)
         world.links["b"].freeze()
         began = asyncio.get_running_loop().time()
         if away > SILENT_SECONDS:
+            await asyncio.sleep(TOLERATION + 15)
+            waits = dispatch_of(await world.hub.get("PyTorchJob", "pytorch-test") or {}).waits
+            assert waits.endswith("; others may have it, and do not answer: b")
             await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), TOLERATION + 2 * SILENT_SECONDS)
             assert asyncio.get_running_loop().time() - began > SILENT_SECONDS
         else:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.fleet.clusters import Fleet
+from tests.unit.fleet.clusters import Fleet, plain_job
 from tests.unit.fleet.test_hub_quota import events_of
 from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
@@ -65,6 +65,20 @@ async def test_one_that_goes_round_says_what_the_member_that_is_asked_said_befor
             assert f"{name} says WaitingForQuota: asks " in event["message"]
         await asyncio.sleep(600)
         assert len(await events_of(world, "NoMember")) == 1, "one an hour"
+
+
+async def test_one_that_can_start_in_no_member_is_told_so_unless_one_of_them_does_not_answer() -> None:
+    async with members("a", "b") as world:
+        await world.hub.cluster.create(plain_job("wide", pods=5, runtime="600s"))
+        await asyncio.sleep(40)
+        (event,) = await events_of(world, "NoMember")
+        assert event["type"] == "Warning"
+        assert event["message"].startswith("It can start in no member of the fleet, whatever ends there; ")
+        world.links["b"].freeze()
+        await world.hub.cluster.create(plain_job("wider", pods=5, runtime="600s"))
+        await asyncio.sleep(40)
+        (event,) = [each for each in await events_of(world, "NoMember") if each["involvedObject"]["name"] == "wider"]
+        assert event["type"] == "Normal"
 
 
 async def test_what_members_said_before_it_was_suspended_is_forgotten() -> None:

@@ -67,6 +67,19 @@ async def test_it_is_shown_and_others_get_what_comes_without_asking_it_first() -
             assert shown() == 0
 
 
+async def test_one_that_waits_in_another_says_it_of_the_one_that_nobody_leads_though_that_was_asked_before() -> None:
+    async with whose_reconciler_ends("b") as (world, runs):
+        for name in ("full", "more", "train"):
+            await world.hub.cluster.create(plain_job(name, pods=4, runtime="600s"))
+        await asyncio.sleep(2 * OFFER_SECONDS)
+        await runs.aclose()
+        await asyncio.sleep(SEEN_SECONDS + 3 * OFFER_SECONDS)
+        (waits,) = [name for name in ("full", "more", "train") if not await world.places("Job", name)]
+        said = dict(lines(KINDS["Job.batch"], await world.hub.get("Job", waits) or {}))
+        assert f"a {WHY}" in said["elsewhere"]
+        assert "gave no reason" not in said["elsewhere"]
+
+
 async def test_a_gang_that_no_other_may_have_says_so_while_it_waits_and_runs_once_somebody_leads() -> None:
     async with whose_reconciler_ends() as (world, runs):
         await runs.aclose()

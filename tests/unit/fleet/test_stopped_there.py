@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.unit.fleet.clusters import Fleet
+from tests.unit.fleet.test_hub_quota import events_of
 from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.asking.choice import OFFER_SECONDS
@@ -45,8 +46,14 @@ async def test_it_is_left_where_it_is_for_as_long_as_an_offer_would_be() -> None
     async with members("a", "b") as world:
         name = await stopped(world)
         assert await phase(world, name) is DispatchPhase.GRANTED
+        assert not await events_of(world, "LeavesMember")
         await asyncio.sleep(OFFER_SECONDS)
         assert await phase(world, name) is not DispatchPhase.GRANTED
+        (event,) = await events_of(world, "LeavesMember")
+        assert " stopped it, and did not start it again in time (Preempted: " in event["message"]
+        await world.hub.delete("Job", name)
+        await asyncio.sleep(60)
+        assert len(await events_of(world, "LeavesMember")) == 1, "none where it is not to run"
 
 
 async def test_it_runs_where_it_was_if_there_is_room_again_and_nowhere_else() -> None:
@@ -72,10 +79,17 @@ async def test_its_record_says_why_in_its_members_words_for_as_long_as_it_is_sto
         waits = dispatch_of(await world.hub.get("Job", name) or {}).waits
         assert waits.startswith("has stopped it (Preempted: ")
         assert "urgent" in waits
+        (event,) = await events_of(world, "StoppedInMember")
+        assert event["message"] == f"a {waits}"
         await world.hub.delete("Job", "urgent")
         assert await runs(world, name) == "a"
         await asyncio.sleep(5)
         assert not dispatch_of(await world.hub.get("Job", name) or {}).waits
+        await world.hub.cluster.create(job("next", "urgent"))
+        await runs(world, "next")
+        await asyncio.sleep(90)
+        first, second = await events_of(world, "StoppedInMember")
+        assert "next" in first["message"] + second["message"], "one each time"
 
 
 async def test_one_that_goes_to_another_member_says_why_the_first_has_stopped_it() -> None:
@@ -99,7 +113,7 @@ async def test_one_that_is_held_in_its_member_is_offered_to_the_others_first() -
         await asyncio.sleep(OFFER_SECONDS + 10)
         assert await runs(world, "usual") == "b"
         (why,) = dispatch_of(await world.hub.get("Job", "usual") or {}).elsewhere
-        assert why == "a stopped it, and did not start it again in time (OnHold: its owner suspended it)"
+        assert why == "a stopped it, and did not start it again in time (OnHold: it was suspended)"
 
 
 async def test_one_that_is_held_in_each_of_them_is_not_offered_to_one_twice_before_the_last() -> None:

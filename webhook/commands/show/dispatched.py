@@ -53,10 +53,18 @@ def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
     if dispatch.phase is DispatchPhase.NOWHERE:
         found = _under("member", _nowhere(kind, job, dispatch))
     else:
-        found = [("member", _member(kind, job, dispatch)), *_under("elsewhere", dispatch.elsewhere)]
+        found = [("member", _member(kind, job, dispatch)), *_elsewhere(job, dispatch)]
     if dispatch.failed:
         found.append(("failed in", ", ".join(dispatch.failed)))
     return found
+
+
+def _elsewhere(job: Mapping[str, Any], dispatch: Dispatch) -> Lines:
+    """Return why it is not in this member or that. Of one that a member has, it was found when that was asked."""
+    if dispatch.phase is not DispatchPhase.GRANTED:
+        return _under("elsewhere", dispatch.elsewhere)
+    halted = dispatch.waits or status.has_condition(job, "Suspended")
+    return [] if halted else _under("passed over", dispatch.elsewhere)
 
 
 def _under(name: str, texts: Sequence[str]) -> Lines:

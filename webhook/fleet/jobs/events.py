@@ -18,6 +18,9 @@ CHANGED: Final = "MemberChanged"
 SILENT: Final = "MemberSilent"
 KEPT: Final = "MemberKeepsJob"
 UNPLACED: Final = "NoMember"
+STOPPED: Final = "StoppedInMember"
+FAILED: Final = "FailedInMember"
+LEAVES: Final = "LeavesMember"
 QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
 RECORD_REFUSED: Final = "DispatchRefused"
@@ -30,6 +33,7 @@ UID_CHARACTERS: Final = 8
 MEMBERS: Final = "tutti-hub-members"
 """The Secret of a hub's directory: one kubeconfig a member, named after it."""
 _COMPONENT: Final = "tutti.dev/hub"
+_NEVER: Final = "It can start in no member of the fleet, whatever ends there; change the job, or what they have"
 _NOT_SHOWN: Final = (
     "The API server of the hub refuses the status that {member} shows of this job: {why}. The job keeps its quota here "
     "until its end can be shown; if it has ended in {member}, delete it here"
@@ -116,16 +120,35 @@ def kept(
     return _of_job(kind, job, f"kept.{int(now // 3600)}", now) | told
 
 
-def unplaced(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
-    """Return the event that a job which is to run waits for a member, and what each has said; one an hour."""
+def halted(
+    kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, said: str, *, failed: bool, now: float
+) -> dict[str, Any]:
+    """Return the event that a gang which a member has does not run there, and why: it has failed, or was stopped."""
+    message = shortened(f"{dispatch.member} {said}", EVENT_CHARACTERS)
+    told = {"reason": FAILED if failed else STOPPED, "message": message, "type": "Warning" if failed else "Normal"}
+    return _of_job(kind, job, f"halted.{dispatch.offer}.{int(now)}", now) | told
+
+
+def leaves(kind: JobKind, job: Mapping[str, Any], recalled: Dispatch, now: float) -> dict[str, Any]:
+    """Return the event that a gang which is to run leaves its member, and why."""
+    message = shortened(f"{recalled.why}. Others may have it once nothing of it is left there", EVENT_CHARACTERS)
+    told = {"reason": LEAVES, "message": message, "type": "Normal"}
+    return _of_job(kind, job, f"leaves.{recalled.offer}", now) | told
+
+
+def unplaced(
+    kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float, *, never: bool = False
+) -> dict[str, Any]:
+    """Return the event that a job which is to run waits for a member, and what each has said; one an hour.
+
+    ``never``: it waits for nothing that ends.
+    """
     asked = f"{dispatch.member} {dispatch.waits or 'is asked for room'}" if dispatch.member else ""
     said = "; ".join(filter(None, (asked, dispatch.why, *dispatch.elsewhere))) or "the log of tutti hub says more"
-    message = shortened(f"No member of the fleet has taken it yet: {said}", EVENT_CHARACTERS)
-    return _of_job(kind, job, f"unplaced.{int(now // 3600)}", now) | {
-        "reason": UNPLACED,
-        "message": message,
-        "type": "Normal",
-    }
+    begins = _NEVER if never else "No member of the fleet has taken it yet"
+    message = shortened(f"{begins}: {said}", EVENT_CHARACTERS)
+    told = {"reason": UNPLACED, "message": message, "type": "Warning" if never else "Normal"}
+    return _of_job(kind, job, f"unplaced.{int(now // 3600)}", now) | told
 
 
 def queue_missing(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
-from webhook.core.fleet.sight import Copy
+from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import (
     AfterFailure,
     HubStep,
@@ -19,9 +19,7 @@ from webhook.core.fleet.steps import (
     is_written_first,
     next_step,
     rests,
-    stopped_there,
     why_not,
-    why_recalled,
 )
 from webhook.core.notation.names import QUEUE_LABELS
 from webhook.errors import Conflict, Invalid
@@ -30,9 +28,10 @@ from webhook.fleet.jobs.asking.choice import OFFER_SECONDS, TOLD_SECONDS, Choice
 from webhook.fleet.jobs.asking.failed import Failed
 from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
-from webhook.fleet.jobs.asking.refusal import REFUSED_SECONDS, Refusal
+from webhook.fleet.jobs.asking.refusal import Refusal
 from webhook.fleet.jobs.events import QUEUE_MISSING, queue_missing
 from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.granted import Granted
 from webhook.fleet.jobs.leaving import Leaving
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.proving import Proving
@@ -55,7 +54,6 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import is_noted, queue_label
 from webhook.untyped import paths
-from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
 
@@ -107,6 +105,7 @@ class FleetJob:
         self._patience, self._renaming = Patience(), Renaming(fleet)
         self._failed = Failed(fleet)
         self._refusal, self._leaving, self._stopped = Refusal(), Leaving(), Stopped(fleet, namespace)
+        self._granted = Granted(self._refusal, self._failed, self._stopped)
         self._telling = Telling(fleet, kind, namespace)
         self._showing = Showing(kind, self.own, self._telling)
 
@@ -133,7 +132,9 @@ class FleetJob:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         sight = None if found is None else found.sight
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
-        self.look_at_seconds = min(self.look_at_seconds, await self._telling.held_up(job, dispatch, sight))
+        never = bool(self.choice.never) and self._candidates(dispatch) <= self.choice.never
+        look_at = await self._telling.held_up(job, dispatch, sight, never=never)
+        self.look_at_seconds = min(self.look_at_seconds, look_at)
         self._propagation = applying(self._fleet.propagations, job)
         self._queue = queue_label(job, self._kind) or ""
         named = queue_label(job) is not None or is_noted(job)
@@ -168,15 +169,6 @@ class FleetJob:
             self.look_at_seconds = min(self.look_at_seconds, due := self._showing.wait_until())
             return due < inf
         return changed is News.NOTHING
-
-    def runs_in(self, member: str) -> bool:
-        """Return whether its copy in a member has a permit, by what was read last."""
-        return self.own.record.phase is DispatchPhase.GRANTED and self.own.record.member == member
-
-    def runs_as_read(self, cluster: str, copy: Copy) -> bool:
-        """Return whether this is the copy that its record names, and nothing was written to it since the last step."""
-        named = (self.own.record.cluster, self.own.record.copy_uid) == (cluster, copy.uid)
-        return named and self.last_read.has_copy(copy.uid, version_number(copy.version))
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -220,10 +212,11 @@ class FleetJob:
             if dispatch.member and dispatch.member not in left_in:
                 self._refusals[dispatch.member] = "; ".join(f"{name} {why}" for name, why in sorted(left_in.items()))
             return None
-        # Those that did not answer when they were last asked would keep it from the others.
         if dispatch.member and dispatch.member not in self._fleet.members:
             self._refusals[dispatch.member] = "is not a member of this hub"
+        # Those that did not answer when they were last asked would keep it from the others.
         answer_not = {name for name in candidates if self._fleet.members[name].health.passed_by}
+        self._refusals |= {name: self._fleet.why_not(wish, name, None) for name in answer_not - {dispatch.member}}
         turn = sorted(await self._turn(wish, dispatch, found, candidates, answer_not), key=self._fleet.hesitance)
         if dispatch.member in candidates and (why := self._fleet.why_not(wish, dispatch.member, found)):
             self._refusals[dispatch.member] = why
@@ -231,8 +224,6 @@ class FleetJob:
             look = ahead[name] if name in ahead else await self._look(name)
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                left_out = answer_not - {name, dispatch.member}
-                self._refusals |= {each: self._fleet.why_not(wish, each, None) for each in left_out}
                 return Target(name, look.sight.cluster, look.object is None)
             self._refusals[name] = why
             if (member := self._fleet.members.get(name)) is not None and not member.health.failure:
@@ -255,10 +246,11 @@ class FleetJob:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
         copy = None if found is None or dispatch.phase is not DispatchPhase.GRANTED else found.sight.copy
         waits = self._propagation.toleration_seconds
-        if copy is None or not copy.failed or waits is None or not wish.runs:
+        if found is None or copy is None or not copy.failed or waits is None or not wish.runs:
             return AfterFailure.END
         others = self._candidates(dispatch) - {*dispatch.failed, dispatch.member}
-        after = await self._failed.after(wish, copy.uid, waits, others, self._look)
+        why = status.why_failed(self._kind, found.object or {})
+        after = await self._failed.after(wish, copy.uid, waits, others, self._look, why=why)
         self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
         return after
 
@@ -298,7 +290,7 @@ class FleetJob:
         if age >= OFFER_SECONDS and not told.why and member is not None:
             # Its Tutti may be down: gangs that another member can have should not wait for it, one after another.
             member.health.took(age)
-        self.choice.hears(dispatch.member, told.why, told.starts_at, self._fleet.clock.now())
+        self.choice.hears(dispatch.member, told, self._fleet.clock.now())
         spared, contested = stops_nobody(found.object), now < self._contested_until
         age -= lingers_seconds(self._kind, found.object, dispatch)
         return not self.choice.gives_up(
@@ -342,14 +334,12 @@ class FleetJob:
                 case HubStep.REPORT:
                     job = await self._showing.report(job, found)
                     if why_unwanted(kind, job):
-                        ended = dispatch.recalled(f"it has ended in {dispatch.member}")
-                        await self._delete(await self.own.write(job, ended), dispatch, found)
+                        leaves = dispatch.failed_over if copy is not None and copy.failed else dispatch.recalled
+                        await self._recall(job, leaves(f"it has ended in {dispatch.member}"), found)
                 case HubStep.RECALL:
-                    recalled = dispatch.recalled(await self._why_recalled(job, dispatch, copy))
-                    await self._delete(await self.own.write(job, recalled), dispatch, found)
+                    await self._recall(job, dispatch.recalled(await self._why_recalled(job, dispatch, copy)), found)
                 case HubStep.FAIL_OVER:
-                    failed = dispatch.failed_over(f"it failed in {dispatch.member}")
-                    await self._delete(await self.own.write(job, failed), dispatch, found)
+                    await self._recall(job, dispatch.failed_over(f"it failed in {dispatch.member}"), found)
                 case HubStep.DELETE:
                     await self._delete(job, dispatch, found)
                 case HubStep.PROVE if member is not None and found is not None:
@@ -375,6 +365,7 @@ class FleetJob:
         epoch, name = max(self._fleet.epoch, dispatch.offer.epoch), target.member
         elsewhere, said = self.choice.told(self._refusals, name), self.choice.word(name, {})
         offered = dispatch.offered(epoch, name, target.cluster, elsewhere, said)
+        self._telling.says(dispatch, offered)
         await self.own.write(job, offered)
         self._offered = offered, asyncio.get_running_loop().time()
         self.choice.offered()
@@ -394,10 +385,7 @@ class FleetJob:
     async def _why_recalled(self, job: Mapping[str, Any], dispatch: Dispatch, copy: Copy | None) -> str:
         if why := why_unwanted(self._kind, job):
             return why
-        refused = self._refusal.of_permit(dispatch, copy)
-        did = f"refused its permit ({refused})" if refused else why_recalled(dispatch, copy)
-        if not refused and copy is not None and copy.permitted and (said := await self._stopped.words(dispatch, copy)):
-            did = f"{did} ({said})"
+        did = await self._granted.why_recalled(dispatch, copy)
         # What was done to this copy there may be done to the next one.
         self.choice.failed_by(dispatch.member, did)
         return f"{dispatch.member} {did}"
@@ -418,35 +406,43 @@ class FleetJob:
         Raises NoAnswer.
         """
         if dispatch.phase is DispatchPhase.NOWHERE:
-            told = self._telling.word(dispatch.elsewhere, self.choice.told(self._refusals)) if self._refusals else ()
+            told = self.choice.told(self._refusals) if self._refusals else ()
             by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
-            if (noted := dispatch.still_nowhere(told, by)) != dispatch:
-                await self.own.write(job, noted)
+            await self._note(job, dispatch, dispatch.still_nowhere(told, by))
             if self._uncounted and self._refusals:
                 await self._telling.hourly(QUEUE_MISSING, lambda now: queue_missing(self._kind, job, now))
         elif dispatch.phase is DispatchPhase.OFFERED and self._offered is not None:
-            long = asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS
-            if long:
-                await self._note_waits(job, dispatch, self.choice.word(dispatch.member, self._refusals))
+            if asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS:
+                waits = self.choice.word(dispatch.member, self._refusals) or dispatch.waits
+                elsewhere = self.choice.told(self._refusals, dispatch.member) or dispatch.elsewhere
+                await self._note(job, dispatch, replace(dispatch, waits=waits, elsewhere=elsewhere))
         elif dispatch.phase is DispatchPhase.GRANTED and found is not None:
-            if refused := self._refusal.of_permit(dispatch, copy := found.sight.copy):
-                said = f"refuses its permit ({refused}), and is asked again every {REFUSED_SECONDS:.0f} s"
-                await self._note_waits(job, dispatch, said)
-            elif copy is not None and stopped_there(found.sight):
-                if said := await self._stopped.told(dispatch, copy):
-                    await self._note_waits(job, dispatch, said)
-                self.look_at_seconds = min(self.look_at_seconds, self._stopped.look_at_seconds)
-            elif dispatch.waits and copy is not None and copy.permitted:
-                await self.own.write(job, replace(dispatch, waits=""))
+            await self._say_why_not_there(job, dispatch, found.sight)
         elif dispatch.phase is DispatchPhase.RECALLED and found is not None and found.sight.cluster == dispatch.cluster:
             member = self._fleet.member(dispatch.member)
             if said := await self._leaving.words(member, self.namespace, dispatch, found):
-                await self._note_waits(job, dispatch, said)
+                await self._note(job, dispatch, replace(dispatch, waits=said))
                 await self._telling.kept(job, found.sight, dispatch, said)
 
-    async def _note_waits(self, job: Mapping[str, Any], dispatch: Dispatch, said: str) -> None:
-        if why := self._telling.word(dispatch.waits, said):
-            await self.own.write(job, replace(dispatch, waits=why))
+    async def _say_why_not_there(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight) -> None:
+        """Write why a gang does not run in the member that has it; or no longer, once it does."""
+        said = await self._granted.words(dispatch, sight)
+        self.look_at_seconds = min(self.look_at_seconds, self._granted.look_at_seconds)
+        noted = said is not None and await self._note(job, dispatch, replace(dispatch, waits=said))
+        if said and noted and sight.copy is not None and sight.copy.permitted:
+            await self._telling.halted(job, dispatch, said, failed=sight.copy.failed)
+
+    async def _note(self, job: Mapping[str, Any], dispatch: Dispatch, noted: Dispatch) -> bool:
+        """Write what people are to read of it, if that is worth a write; return whether it was."""
+        if worth := self._telling.says(dispatch, noted):
+            await self.own.write(job, noted)
+        return worth
+
+    async def _recall(self, job: dict[str, Any], recalled: Dispatch, found: Look | None) -> None:
+        """Store that a gang is to leave its member, and begin with that. Raises NoAnswer."""
+        written = await self.own.write(job, recalled)
+        await self._delete(written, recalled, found)
+        await self._telling.leaves(written, recalled)
 
     async def _leave(self, before: Dispatch, copy: Copy | None) -> None:
         """Delete the copy of an offer that is over, as it was read: it may yet take the room that another waits for.

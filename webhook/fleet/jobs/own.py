@@ -8,6 +8,7 @@ import orjson
 import structlog
 
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
+from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
 from webhook.errors import ApiError, Invalid
@@ -21,6 +22,7 @@ from webhook.jobs.kinds.rest_paths import object_path
 from webhook.kube.api import JSON_PATCH, METADATA, REQUEST_TIMEOUT_SECONDS
 from webhook.untyped import paths
 from webhook.untyped.editing import Patch
+from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +61,15 @@ class OwnJob:
         """Take in the job as a watch shows it, where that is later than what was read."""
         if job is not None and int(job["metadata"]["resourceVersion"]) > self.last_read.newest:
             self.known = job
+
+    def runs_in(self, member: str) -> bool:
+        """Return whether its copy in a member has a permit, by what was read last."""
+        return self.record.phase is DispatchPhase.GRANTED and self.record.member == member
+
+    def runs_as_read(self, cluster: str, copy: Copy) -> bool:
+        """Return whether this is the copy that its record names, and nothing was written to it since the last step."""
+        named = (self.record.cluster, self.record.copy_uid) == (cluster, copy.uid)
+        return named and self.last_read.has_copy(copy.uid, version_number(copy.version))
 
     async def read(self, *, is_written: bool = False) -> dict[str, Any]:
         """Return the job. Raises ApiError.

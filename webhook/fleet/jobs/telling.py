@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -24,7 +24,9 @@ from webhook.fleet.jobs.events import (
     UNREADABLE,
     bound,
     changed,
+    halted,
     kept,
+    leaves,
     record_refused,
     silent,
     status_refused,
@@ -47,7 +49,6 @@ SILENT_SECONDS: Final = 30.0
 UNPLACED_SECONDS: Final = 30.0
 """Without a member, before a gang is told: two rounds of offers."""
 
-Words = TypeVar("Words", str, tuple[str, ...])
 Event = Callable[[float], dict[str, Any]]
 """Of the time."""
 
@@ -61,8 +62,10 @@ class Telling:
         self._path = f"/api/v1/namespaces/{namespace}/events"
         self._told: dict[str, float] = {}
         """When it was told last what keeps it from going on, by the reason of the event."""
-        self._said: tuple[object, float] = "", -inf
-        """Why it is in no member yet, as this process wrote it last, and when."""
+        self._said: tuple[object, ...] = ()
+        """Why it does not run, as this process wrote it last."""
+        self._said_at = -inf
+        """Loop time at which it did."""
         self._unplaced_since = inf
         """Loop time since when it is to run and no member has it, as far as this process has seen."""
 
@@ -71,27 +74,45 @@ class Telling:
         with contextlib.suppress(ApiError):
             await self._send(bound(self._kind, job, dispatch, self._fleet.clock.now()))
 
-    def word(self, stored: Words, why: Words) -> Words | None:
-        """Return what to write on its record instead of ``stored``: ``why``, or nothing.
+    def says(self, stored: Dispatch, noted: Dispatch) -> bool:
+        """Return whether to write a record instead of the one that is ``stored``, which may differ in words alone.
 
         What another process found is overwritten once a minute only: that one may not reach the same members, and
         would write it back as soon as it sees it changed.
         """
-        now = asyncio.get_running_loop().time()
-        if why == stored or (stored and stored != self._said[0] and now < self._said[1] + AGAIN_SECONDS):
-            return None
-        self._said = why, now
-        return why
+        now, words = asyncio.get_running_loop().time(), (noted.waits, noted.elsewhere)
+        changed = [old for old, new in zip((stored.waits, stored.elsewhere), words, strict=True) if old and old != new]
+        theirs = any(old not in self._said for old in changed) and now < self._said_at + AGAIN_SECONDS
+        is_over = bool(stored.waits) and not noted.waits
+        if noted == stored or (theirs and noted.facts == stored.facts and not is_over):
+            return False
+        self._said, self._said_at = words, now
+        return True
 
-    async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> float:
-        """Say what keeps a job from going on; return the loop time at which to look for that, if there is one."""
+    async def halted(self, job: Mapping[str, Any], dispatch: Dispatch, said: str, *, failed: bool) -> None:
+        """Say why it does not run in the member that has it."""
+        with contextlib.suppress(ApiError):
+            now = self._fleet.clock.now()
+            await self._send(halted(self._kind, job, dispatch, said, failed=failed, now=now))
+
+    async def leaves(self, job: Mapping[str, Any], recalled: Dispatch) -> None:
+        """Say why it leaves its member, where it is to run all the same."""
+        if not why_unwanted(self._kind, job):
+            with contextlib.suppress(ApiError):
+                await self._send(leaves(self._kind, job, recalled, self._fleet.clock.now()))
+
+    async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None, *, never: bool) -> float:
+        """Say what keeps a job from going on; return the loop time at which to look for that, if there is one.
+
+        ``never``: it can start in no member, whatever ends.
+        """
         if dispatch.holds:
             self._unplaced_since = inf
             await self._held_up_there(job, dispatch, sight)
             return inf
-        return await self._unplaced(job, dispatch)
+        return await self._unplaced(job, dispatch, never=never)
 
-    async def _unplaced(self, job: Mapping[str, Any], dispatch: Dispatch) -> float:
+    async def _unplaced(self, job: Mapping[str, Any], dispatch: Dispatch, *, never: bool) -> float:
         """Say that no member has taken it, and why, where that takes long."""
         now = asyncio.get_running_loop().time()
         if why_unwanted(self._kind, job) or dispatch.suspended_by or not self.due(QUEUE_MISSING):
@@ -100,7 +121,7 @@ class Telling:
         self._unplaced_since = min(self._unplaced_since, now)
         if now < (due := self._unplaced_since + UNPLACED_SECONDS):
             return due
-        await self.hourly(UNPLACED, lambda now: unplaced(self._kind, job, dispatch, now))
+        await self.hourly(UNPLACED, lambda now: unplaced(self._kind, job, dispatch, now, never=never))
         return inf
 
     async def _held_up_there(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> None:

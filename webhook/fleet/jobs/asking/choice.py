@@ -14,6 +14,8 @@ does not answer, or that was found unfit when its turn came. Pure; what it remem
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
+from webhook.fleet.members.told import Waits
+
 OFFER_SECONDS: Final = 15.0
 """A member that has not reserved by then is given up for the next one."""
 STAYS_SECONDS: Final = 300.0
@@ -41,6 +43,8 @@ class Choice:
         """Why it was not placed in a member when it was last asked."""
         self._starts: dict[str, float] = {}
         """Unix time of the start that a member has booked for it, by its last word."""
+        self.never: set[str] = set()
+        """Members in which it cannot start whatever ends, by their last word."""
         self._now = 0.0
         """Unix time at which a member was last heard."""
         self._pressed: set[str] = set()
@@ -80,19 +84,22 @@ class Choice:
         """Note that it goes to another member: that something has ended was a reason for one move only."""
         self._free = ""
 
-    def hears(self, member: str, why: str, starts_at: float | None, now: float) -> None:
+    def hears(self, member: str, told: Waits, now: float) -> None:
         """Take in a member's word on why the gang waits there, if it has said any, and on when it will start."""
         self._now = now
-        if why:
-            self.failed_by(member, f"says {why}")
-            if starts_at is not None:
-                self._starts[member] = starts_at
+        if told.why:
+            self.failed_by(member, f"says {told.why}")
+            if told.never:
+                self.never.add(member)
+            if told.starts_at is not None:
+                self._starts[member] = told.starts_at
 
     def failed_by(self, member: str, why: str) -> None:
         """Note why a member does not run the gang, in words that follow its name: the others are asked before it."""
         self._said[member] = why
         self._asked.add(member)
         self._starts.pop(member, None)
+        self.never.discard(member)
 
     def gives_up(
         self,

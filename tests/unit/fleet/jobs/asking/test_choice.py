@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.fleet.jobs.asking.choice import OFFER_SECONDS, STAYS_SECONDS, Choice
+from webhook.fleet.members.told import Waits
 
 MEMBERS = ("a", "b", "c")
 
 
 def says_no(choice: Choice, member: str, age: float = 3, starts_at: float | None = None, **how: bool) -> bool:
     """Let a member say why it has no room; return whether its offer is given up."""
-    choice.hears(member, "asks for 3 cpu", starts_at, 1000)
+    choice.hears(member, Waits("asks for 3 cpu", starts_at), 1000)
     return choice.gives_up(member, age, "asks for 3 cpu", MEMBERS, **how)
 
 
@@ -59,7 +60,7 @@ def test_members_are_asked_in_turn_those_that_said_no_last_and_one_that_was_free
 def test_an_offer_is_given_up_for_a_member_that_may_say_yes_or_after_a_while(
     choice: Choice, age: float, why: str, given_up: bool
 ) -> None:
-    choice.hears("c", why, None, 1000)
+    choice.hears("c", Waits(why), 1000)
     assert choice.gives_up("c", age, why, MEMBERS) is given_up
 
 
@@ -191,7 +192,7 @@ def test_it_stays_no_longer_than_its_start_was_due_nor_for_ever(age: float, now:
     choice = Choice()
     for name in MEMBERS:
         says_no(choice, name, OFFER_SECONDS, 1120.0 if name == "b" else 2000.0)
-    choice.hears("b", "asks for 3 cpu", 1120.0, now)
+    choice.hears("b", Waits("asks for 3 cpu", 1120.0), now)
     assert choice.gives_up("b", age, "asks for 3 cpu", MEMBERS)
 
 
@@ -200,6 +201,6 @@ def test_a_member_that_is_not_allowed_any_more_is_not_asked_again_for_room_at_th
     left: tuple[str, ...],
 ) -> None:
     choice = after("b", "c")
-    choice.hears("a", "asks for 3 cpu", None, 1000)
+    choice.hears("a", Waits("asks for 3 cpu"), 1000)
     assert choice.gives_up("a", OFFER_SECONDS, "asks for 3 cpu", left, stopped_nobody=True)
     assert set(choice.in_turn("a", left, told_no=True)) <= set(left)
