@@ -71,6 +71,15 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             job(record("offered", waits="does not answer")),
             [("member", "left is asked for room, and does not answer")],
         ),
+        (
+            job(record("offered", elsewhere=[WHY], never="true")),
+            [
+                ("member", "left is asked for room"),
+                ("elsewhere", WHY),
+                ("in all", "it can start in no member, whatever ends there: change the job, or what they have"),
+            ],
+        ),
+        (job(record("granted", never="true")), [("member", "left has it")]),
         (job(record("granted", elsewhere=[WHY])), [("member", "left has it"), ("passed over", WHY)]),
         (
             job(record("granted", waits="has stopped it (Preempted)", elsewhere=[WHY])),
@@ -237,15 +246,6 @@ async def test_of_each_reason_the_newest_event_is_shown_and_none_that_is_over() 
     told = [event("StatusRefused", age, None, f"{age}") for age in (3601, 1, 5000)]
     assert await warnings(job(), *told) == ["1s ago: StatusRefused: 1"]
     assert await warnings(job(), event("StatusRefused", 5000, None), event("Queued", 1, None)) == []
-
-
-async def test_that_no_member_can_start_it_is_named_while_none_has_it() -> None:
-    told = event("NoMember", 60, None, "It can start in no member") | {"type": "Warning"}
-    offered = record("offered")
-    assert await warnings(job(offered), told) == ["60s ago: NoMember: It can start in no member"]
-    assert await warnings(job(offered), told | {"type": "Normal"}) == []
-    assert await warnings(job(record("granted")), told) == []
-    assert await warnings(job("{"), told) == []
 
 
 async def test_who_may_not_read_events_is_shown_the_member_all_the_same() -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 
+import orjson
 import pytest
 
-from tests.unit.fleet.clusters import Fleet, plain_job
+from tests.unit.controllers.stage import KUEUE
+from tests.unit.fleet.clusters import Fleet, Side, plain_job
 from tests.unit.fleet.test_hub_quota import events_of
 from tests.unit.fleet.test_stopping_others import job, members, runs
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
@@ -15,6 +17,15 @@ pytestmark = pytest.mark.virtual_time
 
 async def record(world: Fleet) -> Dispatch:
     return dispatch_of(await world.hub.get("Job", "train") or {})
+
+
+async def more_quota(side: Side) -> None:
+    """Give a member's queue room for eight pods."""
+    path = f"/apis/{KUEUE}/clusterqueues/research"
+    queue = orjson.loads(await side.admin.request("GET", path))
+    for each in queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]:
+        each["nominalQuota"] = "8"
+    await side.admin.request("PUT", path, body=orjson.dumps(queue))
 
 
 async def test_the_record_says_why_the_only_member_does_not_take_it_and_no_longer_once_it_has() -> None:
@@ -73,7 +84,12 @@ async def test_one_that_can_start_in_no_member_is_told_so_unless_one_of_them_doe
         await asyncio.sleep(40)
         (event,) = await events_of(world, "NoMember")
         assert event["type"] == "Warning"
-        assert event["message"].startswith("It can start in no member of the fleet, whatever ends there; ")
+        assert event["message"].startswith("It can start in no member, whatever ends there: ")
+        wide = await world.hub.get("Job", "wide")
+        assert dispatch_of(wide or {}).never
+        await more_quota(world.members["b"])
+        assert await runs(world, "wide") == "b"
+        assert not dispatch_of(await world.hub.get("Job", "wide") or {}).never
         world.links["b"].freeze()
         await world.hub.cluster.create(plain_job("wider", pods=5, runtime="600s"))
         await asyncio.sleep(40)

@@ -9,6 +9,7 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
 from webhook.errors import ApiError
+from webhook.fleet.jobs.events import STARTS_NOWHERE
 from webhook.fleet.members.copies import dispatch_of, placed_by_hub, why_unwanted
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import by_name
@@ -54,6 +55,8 @@ def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
         found = _under("member", _nowhere(kind, job, dispatch))
     else:
         found = [("member", _member(kind, job, dispatch)), *_elsewhere(job, dispatch)]
+    if dispatch.never and not dispatch.holds:
+        found.append(("in all", STARTS_NOWHERE))
     if dispatch.failed:
         found.append(("failed in", ", ".join(dispatch.failed)))
     return found

@@ -1,17 +1,13 @@
-"""What a hub has told a job of late that its record does not say: the record is refused, its member is silent, or no
-member can ever start it.
-"""
+"""What a hub has told a job of late that its record does not say: that the record is refused, or its member silent."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
-from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
 from webhook.errors import ApiError
 from webhook.fleet.jobs import events
-from webhook.fleet.members.copies import dispatch_of
 from webhook.kube.api import Api
 from webhook.untyped import paths
 from webhook.untyped.values import items, seconds, text
@@ -23,7 +19,7 @@ LATE_SECONDS: Final = 3900.0
 
 
 async def warned(api: Api, job: Mapping[str, Any], now: float) -> list[tuple[str, str]]:
-    """Return the newest event of each of these reasons, with its age, as long as it is so.
+    """Return the newest event of each of these reasons, with its age, while the job has the record that it had then.
 
     ``now`` is Unix time. Who may not read events is told nothing.
     """
@@ -36,25 +32,10 @@ async def warned(api: Api, job: Mapping[str, Any], now: float) -> list[tuple[str
     newest: dict[str, tuple[float, str]] = {}
     for each in items(paths.find(listed, ("items",))):
         reason, when = text(paths.find(each, ("reason",))), seconds(paths.find(each, ("lastTimestamp",))) or 0.0
-        if now - when < LATE_SECONDS and _is_so(each, job):
+        if reason in TOLD and now - when < LATE_SECONDS and _record(each) == _record(job):
             newest[reason] = max(newest.get(reason, (0.0, "")), (when, text(paths.find(each, ("message",)))))
     latest = sorted(((when, reason, said) for reason, (when, said) in newest.items()), reverse=True)
     return [("warning", f"{human_age(max(0.0, now - when))} ago: {reason}: {said}") for when, reason, said in latest]
-
-
-def _is_so(event: Mapping[str, Any], job: Mapping[str, Any]) -> bool:
-    """Return whether an event warns of the job as it is now."""
-    if paths.find(event, ("reason",)) == events.UNPLACED:
-        return paths.find(event, ("type",)) == "Warning" and _waits(job)
-    return paths.find(event, ("reason",)) in TOLD and _record(event) == _record(job)
-
-
-def _waits(job: Mapping[str, Any]) -> bool:
-    """Return whether no member has a job."""
-    try:
-        return not dispatch_of(job).holds
-    except UnreadableRecord:
-        return False
 
 
 def _record(obj: Mapping[str, Any]) -> str:

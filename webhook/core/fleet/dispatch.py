@@ -123,6 +123,8 @@ class Dispatch:
     """
     elsewhere: tuple[str, ...] = ()
     """Why it is not in this member or that, one reason each, with its name."""
+    never: bool = False
+    """By the last word of each member that it may run in, it can start in none, whatever ends."""
     suspended_by: str = ""
     """Of a gang that is nowhere: the user's policy by which it is offered to nobody, so that it needs no slot."""
 
@@ -141,10 +143,17 @@ class Dispatch:
     @property
     def facts(self) -> "Dispatch":
         """It without what only people read."""
-        return replace(self, why="", waits="", elsewhere=())
+        return replace(self, why="", waits="", elsewhere=(), never=False)
 
     def offered(
-        self, epoch: int, member: str, cluster: str, elsewhere: tuple[str, ...] = (), waits: str = ""
+        self,
+        epoch: int,
+        member: str,
+        cluster: str,
+        elsewhere: tuple[str, ...] = (),
+        waits: str = "",
+        *,
+        never: bool = False,
     ) -> "Dispatch":
         """Return it offered to ``member``, by a number that no earlier offer of this gang had.
 
@@ -153,7 +162,8 @@ class Dispatch:
         assert epoch >= self.offer.epoch, f"epoch {epoch} after offer {self.offer}"
         number = self.offer.number + 1 if epoch == self.offer.epoch else 1
         phase, offer = self._after(Event.OFFER), Offer(epoch, number)
-        return Dispatch(phase, offer, member, cluster, failed=self.failed, elsewhere=elsewhere, waits=waits)
+        made = Dispatch(phase, offer, member, cluster, failed=self.failed)
+        return replace(made, elsewhere=elsewhere, waits=waits, never=never)
 
     def still_nowhere(self, elsewhere: tuple[str, ...] | None, suspended_by: str) -> "Dispatch":
         """Return it with why it is in no member, if that is another reason than before, and with the policy for it."""
@@ -176,6 +186,7 @@ class Dispatch:
             copy_version=copy_version,
             stops_after_seconds=stops_after_seconds,
             waits="",
+            never=False,
         )
 
     def adopted(

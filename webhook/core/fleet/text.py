@@ -28,6 +28,7 @@ def encode(dispatch: Dispatch) -> str:
         "waits": dispatch.waits,
         "elsewhere": list(dispatch.elsewhere),
         "suspended": dispatch.suspended_by,
+        "never": "true" if dispatch.never else "",
     }
     return json.dumps({key: value for key, value in fields.items() if value}, separators=(",", ":"))
 
@@ -40,13 +41,14 @@ def decode(written: object) -> Dispatch:
         told = [fields.get(key, "") for key in ("member", "cluster", "copy", "version", "why", "waits", "suspended")]
         member, cluster, copy, version, why, waits, by = (each if isinstance(each, str) else "" for each in told)
         failed, elsewhere = _texts(fields.get("failed")), _texts(fields.get("elsewhere"))
+        never = fields.get("never") == "true"
         stops = fields.get("stops")
         promised = int(stops) if isinstance(stops, str) and stops.isdecimal() and len(stops) < OFFER_DIGITS else 0
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
     if (phase is not DispatchPhase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
         raise UnreadableRecord(f"it says {phase} and not where")
-    return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised, waits, elsewhere, by)
+    return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised, waits, elsewhere, never, by)
 
 
 def _texts(written: object) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ LEAVES: Final = "LeavesMember"
 QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
 RECORD_REFUSED: Final = "DispatchRefused"
+STARTS_NOWHERE: Final = "it can start in no member, whatever ends there: change the job, or what they have"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
 EVENT_CHARACTERS: Final = 1000
@@ -33,7 +34,6 @@ UID_CHARACTERS: Final = 8
 MEMBERS: Final = "tutti-hub-members"
 """The Secret of a hub's directory: one kubeconfig a member, named after it."""
 _COMPONENT: Final = "tutti.dev/hub"
-_NEVER: Final = "It can start in no member of the fleet, whatever ends there; change the job, or what they have"
 _NOT_SHOWN: Final = (
     "The API server of the hub refuses the status that {member} shows of this job: {why}. The job keeps its quota here "
     "until its end can be shown; if it has ended in {member}, delete it here"
@@ -136,18 +136,13 @@ def leaves(kind: JobKind, job: Mapping[str, Any], recalled: Dispatch, now: float
     return _of_job(kind, job, f"leaves.{recalled.offer}", now) | told
 
 
-def unplaced(
-    kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float, *, never: bool = False
-) -> dict[str, Any]:
-    """Return the event that a job which is to run waits for a member, and what each has said; one an hour.
-
-    ``never``: it waits for nothing that ends.
-    """
+def unplaced(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:
+    """Return the event that a job which is to run waits for a member, and what each has said; one an hour."""
     asked = f"{dispatch.member} {dispatch.waits or 'is asked for room'}" if dispatch.member else ""
     said = "; ".join(filter(None, (asked, dispatch.why, *dispatch.elsewhere))) or "the log of tutti hub says more"
-    begins = _NEVER if never else "No member of the fleet has taken it yet"
+    begins = STARTS_NOWHERE.capitalize() if dispatch.never else "No member of the fleet has taken it yet"
     message = shortened(f"{begins}: {said}", EVENT_CHARACTERS)
-    told = {"reason": UNPLACED, "message": message, "type": "Warning" if never else "Normal"}
+    told = {"reason": UNPLACED, "message": message, "type": "Warning" if dispatch.never else "Normal"}
     return _of_job(kind, job, f"unplaced.{int(now // 3600)}", now) | told
 
 

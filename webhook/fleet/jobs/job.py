@@ -97,6 +97,8 @@ class FleetJob:
         self.choice = Choice()
         self._refusals: dict[str, str] = {}
         """Members that could not be asked at the last look, and why."""
+        self._never = False
+        """By what was heard so far it can start in no member, whatever ends."""
         self._propagation: Propagation = ANYWHERE
         self._uncounted = False
         """It names no queue where the hub has some for its namespace, and no queue of the hub has given it a slot."""
@@ -132,9 +134,7 @@ class FleetJob:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         sight = None if found is None else found.sight
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
-        never = bool(self.choice.never) and self._candidates(dispatch) <= self.choice.never
-        look_at = await self._telling.held_up(job, dispatch, sight, never=never)
-        self.look_at_seconds = min(self.look_at_seconds, look_at)
+        self.look_at_seconds = min(self.look_at_seconds, await self._telling.held_up(job, dispatch, sight))
         self._propagation = applying(self._fleet.propagations, job)
         self._queue = queue_label(job, self._kind) or ""
         named = queue_label(job) is not None or is_noted(job)
@@ -193,7 +193,7 @@ class FleetJob:
         self, wish: Wish, dispatch: Dispatch, found: Look | None, ahead: Mapping[str, Look | None]
     ) -> Target | None:
         """Return where to offer the gang now; None to leave it where it is. ``ahead``: members looked at already."""
-        self._refusals = {}
+        self._refusals, self._never = {}, False
         if not wish.runs:
             # What members said is of another time once it is wanted again.
             self.choice = Choice()
@@ -207,6 +207,7 @@ class FleetJob:
             self._refusals["the hub"] = why
             return None
         candidates = self._candidates(dispatch)
+        self._never = bool(self.choice.never) and candidates <= self.choice.never
         if left_in := self._fleet.apart_in(self._which):
             self._refusals |= left_in
             if dispatch.member and dispatch.member not in left_in:
@@ -364,7 +365,7 @@ class FleetJob:
         """Offer it to another member. Raises NoAnswer."""
         epoch, name = max(self._fleet.epoch, dispatch.offer.epoch), target.member
         elsewhere, said = self.choice.told(self._refusals, name), self.choice.word(name, {})
-        offered = dispatch.offered(epoch, name, target.cluster, elsewhere, said)
+        offered = dispatch.offered(epoch, name, target.cluster, elsewhere, said, never=self._never)
         self._telling.says(dispatch, offered)
         await self.own.write(job, offered)
         self._offered = offered, asyncio.get_running_loop().time()
@@ -415,7 +416,7 @@ class FleetJob:
             if asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS:
                 waits = self.choice.word(dispatch.member, self._refusals) or dispatch.waits
                 elsewhere = self.choice.told(self._refusals, dispatch.member) or dispatch.elsewhere
-                await self._note(job, dispatch, replace(dispatch, waits=waits, elsewhere=elsewhere))
+                await self._note(job, dispatch, replace(dispatch, waits=waits, elsewhere=elsewhere, never=self._never))
         elif dispatch.phase is DispatchPhase.GRANTED and found is not None:
             await self._say_why_not_there(job, dispatch, found.sight)
         elif dispatch.phase is DispatchPhase.RECALLED and found is not None and found.sight.cluster == dispatch.cluster:

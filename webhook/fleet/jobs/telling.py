@@ -101,18 +101,15 @@ class Telling:
             with contextlib.suppress(ApiError):
                 await self._send(leaves(self._kind, job, recalled, self._fleet.clock.now()))
 
-    async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None, *, never: bool) -> float:
-        """Say what keeps a job from going on; return the loop time at which to look for that, if there is one.
-
-        ``never``: it can start in no member, whatever ends.
-        """
+    async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> float:
+        """Say what keeps a job from going on; return the loop time at which to look for that, if there is one."""
         if dispatch.holds:
             self._unplaced_since = inf
             await self._held_up_there(job, dispatch, sight)
             return inf
-        return await self._unplaced(job, dispatch, never=never)
+        return await self._unplaced(job, dispatch)
 
-    async def _unplaced(self, job: Mapping[str, Any], dispatch: Dispatch, *, never: bool) -> float:
+    async def _unplaced(self, job: Mapping[str, Any], dispatch: Dispatch) -> float:
         """Say that no member has taken it, and why, where that takes long."""
         now = asyncio.get_running_loop().time()
         if why_unwanted(self._kind, job) or dispatch.suspended_by or not self.due(QUEUE_MISSING):
@@ -121,7 +118,7 @@ class Telling:
         self._unplaced_since = min(self._unplaced_since, now)
         if now < (due := self._unplaced_since + UNPLACED_SECONDS):
             return due
-        await self.hourly(UNPLACED, lambda now: unplaced(self._kind, job, dispatch, now, never=never))
+        await self.hourly(UNPLACED, lambda now: unplaced(self._kind, job, dispatch, now))
         return inf
 
     async def _held_up_there(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> None:

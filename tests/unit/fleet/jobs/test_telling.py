@@ -58,7 +58,7 @@ class Hub:
         """Look at every gang as a hub does that hears nothing."""
         for _ in range(seconds // LOOK_SECONDS):
             for job, telling in zip(self._jobs, self._told, strict=True):
-                await telling.held_up(job, RUNS, None, never=False)
+                await telling.held_up(job, RUNS, None)
             await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -94,7 +94,7 @@ async def test_gangs_that_only_wait_keep_none_from_hearing_of_a_silent_member() 
             for number, telling in enumerate(waits):
                 job = plain_job(f"waits-{number}")
                 job["metadata"]["uid"] = f"waits-{number}"
-                await telling.held_up(job, NOWHERE, None, never=False)
+                await telling.held_up(job, NOWHERE, None)
             await asyncio.sleep(LOOK_SECONDS)
         before = len(events.sent)
         assert AT_ONCE < before < GANGS, "they are still being told"
