@@ -117,8 +117,8 @@ def reason_of(barrier: Barrier) -> Reason:
         case StopsNobody():
             return Reason(
                 Code.ADMISSION_GATED,
-                "others would have to be stopped for it, and one of its preemption gates is closed",
-                help="it starts when its gates are open or when there is room without stopping others",
+                "others would have to be stopped for it, and it may stop nobody",
+                help="it starts once it may, or when there is room without that",
             )
 
 
