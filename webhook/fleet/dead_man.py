@@ -198,7 +198,7 @@ class DeadMan:
             return
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
-        await job.own.write(stored, dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s"))
+        await job.give_up(stored, dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s"))
 
     def _silent_by_all_names(self, cluster: str, notes: Mapping[str, str], seconds: float) -> bool:
         """Return whether each member that leads to a cluster has been noted as silent for so long."""

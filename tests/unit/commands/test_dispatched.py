@@ -76,7 +76,10 @@ def record(phase: str, **more: Any) -> dict[str, Any]:
             [
                 ("member", "left is asked for room"),
                 ("elsewhere", WHY),
-                ("in all", "it can start in no member, whatever ends there: change the job, or what they have"),
+                (
+                    "in all",
+                    "it can start in no member that it may run in, whatever ends: change the job, or what they have",
+                ),
             ],
         ),
         (job(record("granted", never="true")), [("member", "left has it")]),

@@ -84,7 +84,7 @@ async def test_one_that_can_start_in_no_member_is_told_so_unless_one_of_them_doe
         await asyncio.sleep(40)
         (event,) = await events_of(world, "NoMember")
         assert event["type"] == "Warning"
-        assert event["message"].startswith("It can start in no member, whatever ends there: ")
+        assert event["message"].startswith("It can start in no member that it may run in, whatever ends: ")
         wide = await world.hub.get("Job", "wide")
         assert dispatch_of(wide or {}).never
         await more_quota(world.members["b"])

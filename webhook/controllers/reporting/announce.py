@@ -48,8 +48,8 @@ class _Waiting:
     since_seconds: float
     code: Code | None = None
     """Why it waits."""
-    told: Code | None = None
-    """The last reason that an event gave."""
+    told: tuple[Code, bool] | None = None
+    """The last reason that an event gave, and whether it was for good."""
 
 
 class Announcer:
@@ -209,8 +209,8 @@ class Announcer:
                 continue
             # A hub that has offered a copy waits for this word, to offer it elsewhere.
             due = self._view.jobs[uid].awaits_permit or now - waits.since_seconds >= QUEUED_AFTER_SECONDS
-            if due and waits.told != reason.code:
-                waits.told = reason.code
+            if due and waits.told != (told := (reason.code, reason.is_never)):
+                waits.told = told
                 self._note(uid, "Queued", f"{reason.code}: {reason}", annotations=_for_a_hub(now, reason))
         metrics.WAITING.clear()
         for code, number in Counter(waits.code for waits in self._waiting.values() if waits.code).items():
@@ -226,8 +226,9 @@ class Announcer:
             # Meanwhile it may have been stopped, and wait for all of its pods.
             reason = reason_of(uid) if uid in self._view.ledger.entries else None
             waits.code = None if reason is None else reason.code
-            if reason is not None and now - waits.since_seconds >= QUEUED_AFTER_SECONDS and waits.told != reason.code:
-                waits.told = reason.code
+            told = None if reason is None else (reason.code, reason.is_never)
+            if reason is not None and now - waits.since_seconds >= QUEUED_AFTER_SECONDS and waits.told != told:
+                waits.told = told
                 self._note(uid, "GrowthWaits", f"pods that should join it wait: {reason.code}: {reason}")
 
     def _note(

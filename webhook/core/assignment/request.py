@@ -221,7 +221,6 @@ def _undeclared(queue: Queue, found: Sequence[tuple[PodSet, tuple[Want, ...]]]) 
         resource=want.resource,
         asked=want.amount({pod_set.name: pod_set.count}),
         help=f"add {some(resources, NAMED_MAX)} to a resource group of the queue, or ask for none of it",
-        is_never=True,
     )
 
 

@@ -213,7 +213,7 @@ class Dispatch:
 
     def failed_over(self, why: str) -> "Dispatch":
         """Return it on its way out of a member in which it failed, to be tried in others."""
-        return replace(self.recalled(why), failed=(*self.failed, self.member))
+        return replace(self.recalled(why), failed=tuple(dict.fromkeys((*self.failed, self.member))))
 
     def proven_gone(self) -> "Dispatch":
         """Return it free to be offered elsewhere, or for good."""

@@ -120,6 +120,12 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
     return f"has another {sight.taken_by} with this name" if sight.taken_by else ""
 
 
+def recalled(dispatch: Dispatch, copy: Copy | None, why: str) -> Dispatch:
+    """Return a gang on its way out of its member; if its copy had failed it is noted that it did so there."""
+    failed = copy is not None and copy.uid == dispatch.copy_uid and copy.failed
+    return dispatch.failed_over(why) if failed else dispatch.recalled(why)
+
+
 def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:
     """Return what its member did, in words that follow its name, that a gang which is to run is recalled from it.
 

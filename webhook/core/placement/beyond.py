@@ -54,7 +54,7 @@ def _one_pod(capacity: Capacity, shape: Shape) -> Reason | None:
         Code.NODES_DO_NOT_FIT,
         f"no node is large enough: one pod asks for {amounts.render(lacked)}, the largest that may take it has {has}",
         help="let each pod ask for less, or have a larger node added",
-        is_never=True,
+        is_beyond=True,
     )
 
 
@@ -79,7 +79,7 @@ def _pod_set(capacity: Capacity, asked: Asked) -> Reason | None:
         f"pod set {asked.name} {asked_by(asked)}; the nodes that could take them ({len(room)}) hold {holds} "
         f"{_EMPTY}, {asked.count - holds} too few",
         help=_FIX,
-        is_never=True,
+        is_beyond=True,
     )
 
 
@@ -100,7 +100,7 @@ def _domain(capacity: Capacity, asked: Asked) -> Reason | None:
         f"pod set {asked.name} {asked_by(asked)} within one {near.level}; the largest, {largest}, holds "
         f"{holds[largest]} {_EMPTY}, {asked.count - holds[largest]} too few",
         help=f"it cannot start: ask for fewer or smaller pods, for a wider label, or with {names.PREFERRED_TOPOLOGY}",
-        is_never=True,
+        is_beyond=True,
     )
 
 
@@ -123,7 +123,7 @@ def _gang(capacity: Capacity, found: Misplaced) -> Reason | None:
         f"its {sets} ask for {_rendered(lacked)} together; the nodes that could take them ({len(nodes)}) have "
         f"{_rendered({name: has[name] for name in lacked})} {_EMPTY}",
         help=_FIX,
-        is_never=True,
+        is_beyond=True,
     )
 
 

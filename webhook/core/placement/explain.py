@@ -44,7 +44,9 @@ def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
         fix = "change the labels that it asks of nodes, or have such nodes added"
     elif not known.admitted and any(why.startswith(TAINT) for why in known.kept_out):
         fix = "have a taint removed, or give the pods a toleration for it"
-    return Reason(Code.NODES_DO_NOT_FIT, f"{asked_by(found.asked)}; {_fit(found)}{none}", help=fix)
+    return Reason(
+        Code.NODES_DO_NOT_FIT, f"{asked_by(found.asked)}; {_fit(found)}{none}", help=fix, is_beyond=known.no_such_node
+    )
 
 
 def _lacks(capacity: Capacity, shape: Shape) -> tuple[Counter[str], Counter[str]]:

@@ -107,7 +107,7 @@ def reason_of(barrier: Barrier) -> Reason:
             of, sets = ", ".join(resources), "pod set" if len(pod_sets) == 1 else "pod sets"
             text = f"{fence} bounds {of}, which not every container of {sets} {some(pod_sets, NAMED_MAX)} states"
             tip = f"state {of} in every container, or let a LimitRange fill it in"
-            return Reason(Code.FENCED, text, where=fence, resource=resources[0], help=tip)
+            return Reason(Code.FENCED, text, where=fence, resource=resources[0], help=tip, is_beyond=True)
         case BehindHead(head, why, seconds, queue, _):
             what = f"would pass {head}" if queue is None else f"would delay {head}, head of queue {queue}"
             text = f"{what}: {why.value.format(max(0, seconds))}"
@@ -143,7 +143,7 @@ def _fence_full(barrier: FenceFull) -> Reason:
         holders=barrier.holders,
         help=tip,
         blockers=lacks,
-        is_never=bool(beyond) and barrier.used is not None,
+        is_beyond=bool(beyond),
     )
 
 

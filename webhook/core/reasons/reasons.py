@@ -5,6 +5,7 @@ The event, the read API's conditions, ``tutti explain`` and the metric label are
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from webhook.core.notation import counted_jobs, quantity
 from webhook.core.reasons.blockers import Blocker
@@ -43,6 +44,20 @@ class Code(StrEnum):
     KIND_UNREAD = "KindUnread"
 
 
+_NEVER: Final = frozenset(
+    {
+        Code.NO_MATCHING_FLAVOR,
+        Code.EXCEEDS_MAX_QUOTA,
+        Code.MISCONFIGURED,
+        Code.QUEUE_NOT_FOUND,
+        Code.POD_GROUP_NOT_FOUND,
+        Code.PRIORITY_CLASS_NOT_FOUND,
+        Code.ENTRY_TOO_LARGE,
+        Code.UNREADABLE,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Somebody who holds some of what is missing."""
@@ -72,8 +87,13 @@ class Reason:
     """What would have to end or change for the gang to start."""
     blockers: tuple[Blocker, ...] = ()
     """The same as values, where numbers say it."""
-    is_never: bool = False
-    """It cannot start whatever ends: what it asks has to change, or what there is."""
+    is_beyond: bool = False
+    """It asks more than there is when nothing else runs, where its code does not tell."""
+
+    @property
+    def is_never(self) -> bool:
+        """Whether it cannot start, whatever ends: what it asks has to change, or what there is."""
+        return self.is_beyond or self.code in _NEVER
 
     def __str__(self) -> str:
         parts = [self.message] if self.message else []

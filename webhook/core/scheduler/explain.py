@@ -119,7 +119,6 @@ def _of_blocks(blocks: tuple[Block, ...], vertex: Vertex, request: Request, coun
             where=str(vertex),
             resource=block.key.resource,
             help="change the gang's node selector, affinity or tolerations, or the queue's flavors",
-            is_never=True,
         )
     if block.code is Code.EXCEEDS_MAX_QUOTA:
         way = nearest_way(request, counts, vertex.potential, lambda _: maxsize, block.key)
@@ -139,7 +138,7 @@ def never(gang: Gang, request: Request, queue: Queue, vertex: Vertex) -> Reason 
     if assignment.mode is Mode.FIT:
         return None
     found = _of_blocks(assignment.decisive, vertex, request, gang.least_counts)
-    return found or Reason(Code.EXCEEDS_MAX_QUOTA, where=str(vertex), is_never=True)
+    return found or Reason(Code.EXCEEDS_MAX_QUOTA, where=str(vertex))
 
 
 def _exceeds(vertex: Vertex, block: Block, others: tuple[Block, ...]) -> Reason:
@@ -155,7 +154,6 @@ def _exceeds(vertex: Vertex, block: Block, others: tuple[Block, ...]) -> Reason:
         limit=limit,
         help="; ".join([*map(render, more), tip]),
         blockers=more,
-        is_never=True,
     )
 
 

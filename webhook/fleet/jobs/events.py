@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Final
+from zlib import crc32
 
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Sight
@@ -20,11 +21,13 @@ KEPT: Final = "MemberKeepsJob"
 UNPLACED: Final = "NoMember"
 STOPPED: Final = "StoppedInMember"
 FAILED: Final = "FailedInMember"
+NEVER: Final = "NoMember, ever"
+"""Told apart from the other by the hour, not by its reason."""
 LEAVES: Final = "LeavesMember"
 QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
 RECORD_REFUSED: Final = "DispatchRefused"
-STARTS_NOWHERE: Final = "it can start in no member, whatever ends there: change the job, or what they have"
+STARTS_NOWHERE: Final = "it can start in no member that it may run in, whatever ends: change the job, or what they have"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
 EVENT_CHARACTERS: Final = 1000
@@ -121,17 +124,22 @@ def kept(
 
 
 def halted(
-    kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, said: str, *, failed: bool, now: float
+    kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, which: str, *, failed: bool, now: float
 ) -> dict[str, Any]:
-    """Return the event that a gang which a member has does not run there, and why: it has failed, or was stopped."""
+    """Return the event that a gang which a member has does not run there: it has failed, or was stopped.
+
+    Why, its record says. ``which`` is different for each stop.
+    """
+    said = dispatch.waits
     message = shortened(f"{dispatch.member} {said}", EVENT_CHARACTERS)
     told = {"reason": FAILED if failed else STOPPED, "message": message, "type": "Warning" if failed else "Normal"}
-    return _of_job(kind, job, f"halted.{dispatch.offer}.{int(now)}", now) | told
+    return _of_job(kind, job, f"halted.{dispatch.offer}.{crc32(f'{which} {said}'.encode()):08x}", now) | told
 
 
 def leaves(kind: JobKind, job: Mapping[str, Any], recalled: Dispatch, now: float) -> dict[str, Any]:
-    """Return the event that a gang which is to run leaves its member, and why."""
-    message = shortened(f"{recalled.why}. Others may have it once nothing of it is left there", EVENT_CHARACTERS)
+    """Return the event that a gang which is to run leaves its member, or was given up there, and why."""
+    then = " once nothing of it is left there" if recalled.holds else ""
+    message = shortened(f"{recalled.why}. It is offered to members again{then}", EVENT_CHARACTERS)
     told = {"reason": LEAVES, "message": message, "type": "Normal"}
     return _of_job(kind, job, f"leaves.{recalled.offer}", now) | told
 
@@ -143,7 +151,7 @@ def unplaced(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: flo
     begins = STARTS_NOWHERE.capitalize() if dispatch.never else "No member of the fleet has taken it yet"
     message = shortened(f"{begins}: {said}", EVENT_CHARACTERS)
     told = {"reason": UNPLACED, "message": message, "type": "Warning" if dispatch.never else "Normal"}
-    return _of_job(kind, job, f"unplaced.{int(now // 3600)}", now) | told
+    return _of_job(kind, job, f"{'never' if dispatch.never else 'unplaced'}.{int(now // 3600)}", now) | told
 
 
 def queue_missing(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -188,7 +196,7 @@ def _of_job(kind: JobKind, job: Mapping[str, Any], last: str, now: float) -> dic
     involved = {key: metadata[key] for key in ("namespace", "name", "uid")}
     about = {"apiVersion": job["apiVersion"], "kind": kind.kind, **involved}
     # Another kind has a job of this name, or it is made again by it.
-    return _event(f"{metadata['name'][:180]}.{metadata['uid'][:UID_CHARACTERS]}.{last}", about, now)
+    return _event(f"{metadata['name'][:180].rstrip('-.')}.{metadata['uid'][:UID_CHARACTERS]}.{last}", about, now)
 
 
 def _event(name: str, about: Mapping[str, Any], now: float) -> dict[str, Any]:

@@ -82,6 +82,13 @@ class Fleet:
         member = self.members.get(name)
         return 2 if member is None or member.health.passed_by else int(member.health.slow)
 
+    def left_out(self, propagation: Propagation, namespace: str, queue: str) -> dict[str, str]:
+        """Return the members that are not asked for a job of that policy and queue, each with why."""
+        left_out = {name: why for name in self.members if (why := propagation.why_not(name))}
+        left_out |= dict.fromkeys(self.silent, "has not heard from this hub for a while")
+        left_out |= self.set_up.left_out(namespace, queue, self.members)
+        return left_out | dict.fromkeys(self.lost.keys() & self.members.keys(), "was declared lost")
+
     def idle(self, name: str) -> str:
         """Return why a member starts nothing, though it answers, in words that follow its name; else nothing."""
         member = self.members.get(name)

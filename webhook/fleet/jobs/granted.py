@@ -31,12 +31,20 @@ class Granted:
             said = await self._stopped.told(dispatch, copy)
             self.look_at_seconds = self._stopped.look_at_seconds
             return said or None
+        self._stopped.forget()
         return ""
+
+    @property
+    def which(self) -> str:
+        """Different for each time that it was stopped there."""
+        return self._stopped.which
 
     async def why_recalled(self, dispatch: Dispatch, copy: Copy | None) -> str:
         """Return what the member did that a gang which is to run leaves it."""
         if refused := self._refusal.of_permit(dispatch, copy):
             return f"refused its permit ({refused})"
+        if copy is not None and copy.failed and copy.uid == dispatch.copy_uid:
+            return self._failed.said
         did = why_recalled(dispatch, copy)
         said = await self._stopped.words(dispatch, copy) if copy is not None and copy.permitted else ""
         return f"{did} ({said})" if said else did

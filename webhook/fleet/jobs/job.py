@@ -18,13 +18,21 @@ from webhook.core.fleet.steps import (
     eligible,
     is_written_first,
     next_step,
+    recalled,
     rests,
     why_not,
 )
 from webhook.core.notation.names import QUEUE_LABELS
 from webhook.errors import Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
-from webhook.fleet.jobs.asking.choice import OFFER_SECONDS, TOLD_SECONDS, Choice, Target
+from webhook.fleet.jobs.asking.choice import (
+    LOOKED_AT_SECONDS,
+    OFFER_SECONDS,
+    TOLD_SECONDS,
+    WAITS_SECONDS,
+    Choice,
+    Target,
+)
 from webhook.fleet.jobs.asking.failed import Failed
 from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
@@ -39,12 +47,7 @@ from webhook.fleet.jobs.renaming import Renaming
 from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.stopped import Stopped
 from webhook.fleet.jobs.telling import Telling
-from webhook.fleet.members.copies import (
-    copy_made,
-    stops_nobody,
-    why_over,
-    why_unwanted,
-)
+from webhook.fleet.members.copies import copy_made, stops_nobody, why_over, why_unwanted
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused
 from webhook.fleet.members.seen import News, Seen, news
 from webhook.fleet.members.shown import cleared
@@ -59,20 +62,14 @@ log = structlog.get_logger(__name__)
 
 LOOKS: Final = 2
 """At one step, where the record is not what was known of it."""
-LOOKED_AT_SECONDS: Final = 5.0
-"""So long after an offer its member is looked at again and again."""
 REST_SECONDS: Final = 60.0
-"""After which a gang is looked at that waits for nothing: it runs, and its copy is in the list of each sweep, or it is
-not to run.
-"""
+"""After which a gang is looked at that waits for nothing: it runs and is seen by each sweep, or it is not to run."""
 UNSEEN_SECONDS: Final = 3.0
 """So long an offer stays with a member that does not answer: another process may reach it, which made the offer."""
 CONTESTED_SECONDS: Final = 4 * UNSEEN_SECONDS
 """After another process offered a gang to a member that does not answer here: it may take it away again."""
 REPEATED: Final = (HubStep.CREATE, HubStep.SWEEP, HubStep.PERMIT, HubStep.DELETE)
 """Steps that come again at once where the member refuses what they write."""
-WAITS_SECONDS: Final = OFFER_SECONDS + 5.0
-"""After which its record says why it still waits where it was offered: one that moves on says it of itself."""
 
 
 class FleetJob:
@@ -104,8 +101,7 @@ class FleetJob:
         """It names no queue where the hub has some for its namespace, and no queue of the hub has given it a slot."""
         self._queue = ""
         """Its LocalQueue, whose check may name the members that will do."""
-        self._patience, self._renaming = Patience(), Renaming(fleet)
-        self._failed = Failed(fleet)
+        self._patience, self._renaming, self._failed = Patience(), Renaming(fleet), Failed(fleet)
         self._refusal, self._leaving, self._stopped = Refusal(), Leaving(), Stopped(fleet, namespace)
         self._granted = Granted(self._refusal, self._failed, self._stopped)
         self._telling = Telling(fleet, kind, namespace)
@@ -124,6 +120,8 @@ class FleetJob:
             # The member first, the record after it: what the record does not say then was not decided before the look.
             job = await self.own.read(is_written=is_written_first(before, None if found is None else found.sight))
             dispatch = self.own.take(job)
+            if before.holds and not dispatch.holds and dispatch.offer == before.offer:
+                await self._telling.leaves(job, dispatch)
             if settled := dispatch.facts == before.facts:
                 break
         self.waits_for = dispatch.member if dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.RECALLED) else ""
@@ -207,7 +205,7 @@ class FleetJob:
             self._refusals["the hub"] = why
             return None
         candidates = self._candidates(dispatch)
-        self._never = bool(self.choice.never) and candidates <= self.choice.never
+        self._never = bool(candidates) and candidates <= self.choice.never and not self._fleet.silent
         if left_in := self._fleet.apart_in(self._which):
             self._refusals |= left_in
             if dispatch.member and dispatch.member not in left_in:
@@ -233,10 +231,7 @@ class FleetJob:
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
-        self._refusals = {name: why for name in self._fleet.members if (why := self._propagation.why_not(name))}
-        self._refusals |= dict.fromkeys(self._fleet.silent, "has not heard from this hub for a while")
-        self._refusals |= self._fleet.set_up.left_out(self.namespace, self._queue, self._fleet.members)
-        self._refusals |= dict.fromkeys(self._fleet.lost.keys() & self._fleet.members.keys(), "was declared lost")
+        self._refusals = self._fleet.left_out(self._propagation, self.namespace, self._queue)
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(dispatch.failed):
             self._refusals |= dict.fromkeys(allowed - untried, "has failed to run it before")
@@ -335,18 +330,17 @@ class FleetJob:
                 case HubStep.REPORT:
                     job = await self._showing.report(job, found)
                     if why_unwanted(kind, job):
-                        leaves = dispatch.failed_over if copy is not None and copy.failed else dispatch.recalled
-                        await self._recall(job, leaves(f"it has ended in {dispatch.member}"), found)
-                case HubStep.RECALL:
-                    await self._recall(job, dispatch.recalled(await self._why_recalled(job, dispatch, copy)), found)
-                case HubStep.FAIL_OVER:
-                    await self._recall(job, dispatch.failed_over(f"it failed in {dispatch.member}"), found)
+                        ended = recalled(dispatch, copy, f"it has ended in {dispatch.member}")
+                        await self._delete(await self.own.write(job, ended), dispatch, found)
+                case HubStep.RECALL | HubStep.FAIL_OVER:
+                    leaves = recalled(dispatch, copy, await self._why_recalled(job, dispatch, copy))
+                    await self._delete(await self.own.write(job, leaves), dispatch, found)
                 case HubStep.DELETE:
                     await self._delete(job, dispatch, found)
                 case HubStep.PROVE if member is not None and found is not None:
                     return await self._prove(job, member, dispatch, found)
                 case _:
-                    await self._say_why(job, dispatch, found)
+                    job = await self._say_why(job, dispatch, found)
                     self.look_at_seconds = min(await self._showing.mirror(job, dispatch, found), self.look_at_seconds)
                     left = cleared(kind, job) if dispatch.phase is DispatchPhase.NOWHERE else None
                     if left is not None:
@@ -364,10 +358,10 @@ class FleetJob:
     async def _offer(self, job: dict[str, Any], dispatch: Dispatch, copy: Copy | None, target: Target) -> HubStep:
         """Offer it to another member. Raises NoAnswer."""
         epoch, name = max(self._fleet.epoch, dispatch.offer.epoch), target.member
-        elsewhere, said = self.choice.told(self._refusals, name), self.choice.word(name, {})
+        elsewhere, said = self._elsewhere(name), self.choice.word(name, {})
         offered = dispatch.offered(epoch, name, target.cluster, elsewhere, said, never=self._never)
-        self._telling.says(dispatch, offered)
         await self.own.write(job, offered)
+        self._telling.said(offered)
         self._offered = offered, asyncio.get_running_loop().time()
         self.choice.offered()
         creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
@@ -401,49 +395,53 @@ class FleetJob:
     def _refused(self, dispatch: Dispatch) -> Refusal:
         return self._leaving.refusal if dispatch.phase is DispatchPhase.RECALLED else self._refusal
 
-    async def _say_why(self, job: Mapping[str, Any], dispatch: Dispatch, found: Look | None) -> None:
-        """Write why a gang is nowhere, or still waits in the member that was asked, or is in the one that it leaves.
-
-        Raises NoAnswer.
+    async def _say_why(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> dict[str, Any]:
+        """Write why a gang is nowhere, or still waits in the member that was asked, or is in the one that it leaves;
+        return the job as it is then. Raises NoAnswer.
         """
         if dispatch.phase is DispatchPhase.NOWHERE:
-            told = self.choice.told(self._refusals) if self._refusals else ()
+            told = self._elsewhere("") if self._refusals else ()
             by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
-            await self._note(job, dispatch, dispatch.still_nowhere(told, by))
+            job = await self._note(job, dispatch, dispatch.still_nowhere(told, by))
             if self._uncounted and self._refusals:
                 await self._telling.hourly(QUEUE_MISSING, lambda now: queue_missing(self._kind, job, now))
         elif dispatch.phase is DispatchPhase.OFFERED and self._offered is not None:
             if asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS:
                 waits = self.choice.word(dispatch.member, self._refusals) or dispatch.waits
-                elsewhere = self.choice.told(self._refusals, dispatch.member) or dispatch.elsewhere
-                await self._note(job, dispatch, replace(dispatch, waits=waits, elsewhere=elsewhere, never=self._never))
+                elsewhere = self._elsewhere(dispatch.member) or dispatch.elsewhere
+                noted = replace(dispatch, waits=waits, elsewhere=elsewhere, never=self._never)
+                job = await self._note(job, dispatch, noted)
         elif dispatch.phase is DispatchPhase.GRANTED and found is not None:
-            await self._say_why_not_there(job, dispatch, found.sight)
+            job = await self._say_why_not_there(job, dispatch, found.sight)
         elif dispatch.phase is DispatchPhase.RECALLED and found is not None and found.sight.cluster == dispatch.cluster:
             member = self._fleet.member(dispatch.member)
             if said := await self._leaving.words(member, self.namespace, dispatch, found):
-                await self._note(job, dispatch, replace(dispatch, waits=said))
+                job = await self._note(job, dispatch, replace(dispatch, waits=said))
                 await self._telling.kept(job, found.sight, dispatch, said)
+        return job
 
-    async def _say_why_not_there(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight) -> None:
-        """Write why a gang does not run in the member that has it; or no longer, once it does."""
+    async def _say_why_not_there(self, job: dict[str, Any], dispatch: Dispatch, sight: Sight) -> dict[str, Any]:
+        """Write why a gang does not run in the member that has it, or no longer, once it does; return the job."""
         said = await self._granted.words(dispatch, sight)
         self.look_at_seconds = min(self.look_at_seconds, self._granted.look_at_seconds)
-        noted = said is not None and await self._note(job, dispatch, replace(dispatch, waits=said))
-        if said and noted and sight.copy is not None and sight.copy.permitted:
-            await self._telling.halted(job, dispatch, said, failed=sight.copy.failed)
+        if said is None:
+            return job
+        job, copy = await self._note(job, dispatch, replace(dispatch, waits=said)), sight.copy
+        if said and self.own.record.waits == said and copy is not None and copy.permitted:
+            await self._telling.halted(job, self.own.record, self._granted.which, failed=copy.failed)
+        return job
 
-    async def _note(self, job: Mapping[str, Any], dispatch: Dispatch, noted: Dispatch) -> bool:
-        """Write what people are to read of it, if that is worth a write; return whether it was."""
-        if worth := self._telling.says(dispatch, noted):
-            await self.own.write(job, noted)
-        return worth
+    async def _note(self, job: dict[str, Any], dispatch: Dispatch, noted: Dispatch) -> dict[str, Any]:
+        """Write what people are to read of it, if that is worth a write; return the job as it is then."""
+        if self._telling.says(dispatch, noted):
+            job = await self.own.write(job, noted)
+            self._telling.said(noted)
+        return job
 
-    async def _recall(self, job: dict[str, Any], recalled: Dispatch, found: Look | None) -> None:
-        """Store that a gang is to leave its member, and begin with that. Raises NoAnswer."""
-        written = await self.own.write(job, recalled)
-        await self._delete(written, recalled, found)
-        await self._telling.leaves(written, recalled)
+    async def give_up(self, job: dict[str, Any], lost: Dispatch) -> None:
+        """Store that what its member had of it is given up. Raises ApiError."""
+        await self.own.write(job, lost)
+        await self._telling.leaves(job, lost)
 
     async def _leave(self, before: Dispatch, copy: Copy | None) -> None:
         """Delete the copy of an offer that is over, as it was read: it may yet take the room that another waits for.
@@ -495,3 +493,7 @@ class FleetJob:
         if self._proving.proves(dispatch):
             await self.own.write(job, dispatch.proven_gone())
         return HubStep.PROVE
+
+    def _elsewhere(self, member: str) -> tuple[str, ...]:
+        """Return why it is in none of the others, as far as they are members."""
+        return self.choice.told(self._refusals, self._fleet.members, member)

@@ -9,13 +9,14 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Sight
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, Conflict
 from webhook.fleet.jobs.events import (
     CHANGED,
     KEPT,
+    NEVER,
     QUEUE_MISSING,
     RECORD_REFUSED,
     SILENT,
@@ -62,6 +63,8 @@ class Telling:
         self._path = f"/api/v1/namespaces/{namespace}/events"
         self._told: dict[str, float] = {}
         """When it was told last what keeps it from going on, by the reason of the event."""
+        self._told_last: dict[str, str] = {}
+        """Names of the last events of what is told once, by their reasons."""
         self._said: tuple[object, ...] = ()
         """Why it does not run, as this process wrote it last."""
         self._said_at = -inf
@@ -80,31 +83,31 @@ class Telling:
         What another process found is overwritten once a minute only: that one may not reach the same members, and
         would write it back as soon as it sees it changed.
         """
-        now, words = asyncio.get_running_loop().time(), (noted.waits, noted.elsewhere)
-        changed = [old for old, new in zip((stored.waits, stored.elsewhere), words, strict=True) if old and old != new]
-        theirs = any(old not in self._said for old in changed) and now < self._said_at + AGAIN_SECONDS
+        words = zip(_words(stored), _words(noted), strict=True)
+        theirs = any(old and old != new and old not in self._said for old, new in words)
         is_over = bool(stored.waits) and not noted.waits
-        if noted == stored or (theirs and noted.facts == stored.facts and not is_over):
-            return False
-        self._said, self._said_at = words, now
-        return True
+        rests = asyncio.get_running_loop().time() < self._said_at + AGAIN_SECONDS
+        return noted != stored and not (theirs and rests and noted.facts == stored.facts and not is_over)
 
-    async def halted(self, job: Mapping[str, Any], dispatch: Dispatch, said: str, *, failed: bool) -> None:
-        """Say why it does not run in the member that has it."""
-        with contextlib.suppress(ApiError):
-            now = self._fleet.clock.now()
-            await self._send(halted(self._kind, job, dispatch, said, failed=failed, now=now))
+    def said(self, noted: Dispatch) -> None:
+        """Note that this process has written a record."""
+        self._said, self._said_at = _words(noted), asyncio.get_running_loop().time()
 
-    async def leaves(self, job: Mapping[str, Any], recalled: Dispatch) -> None:
-        """Say why it leaves its member, where it is to run all the same."""
+    async def halted(self, job: Mapping[str, Any], dispatch: Dispatch, which: str, *, failed: bool) -> None:
+        """Say why it does not run in the member that has it, once each time."""
+        await self._once(halted(self._kind, job, dispatch, which, failed=failed, now=self._fleet.clock.now()))
+
+    async def leaves(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
+        """Say once why it leaves its member or was given up there, where it is to run all the same."""
         if not why_unwanted(self._kind, job):
-            with contextlib.suppress(ApiError):
-                await self._send(leaves(self._kind, job, recalled, self._fleet.clock.now()))
+            await self._once(leaves(self._kind, job, dispatch, self._fleet.clock.now()))
 
     async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> float:
         """Say what keeps a job from going on; return the loop time at which to look for that, if there is one."""
         if dispatch.holds:
             self._unplaced_since = inf
+            if dispatch.phase is DispatchPhase.RECALLED:
+                await self.leaves(job, dispatch)
             await self._held_up_there(job, dispatch, sight)
             return inf
         return await self._unplaced(job, dispatch)
@@ -118,7 +121,7 @@ class Telling:
         self._unplaced_since = min(self._unplaced_since, now)
         if now < (due := self._unplaced_since + UNPLACED_SECONDS):
             return due
-        await self.hourly(UNPLACED, lambda now: unplaced(self._kind, job, dispatch, now))
+        await self.hourly(NEVER if dispatch.never else UNPLACED, lambda now: unplaced(self._kind, job, dispatch, now))
         return inf
 
     async def _held_up_there(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> None:
@@ -176,7 +179,7 @@ class Telling:
 
     async def hourly(self, reason: str, event: Event) -> None:
         """Say what keeps it from going on, once an hour; a little later where many have to be told the same."""
-        allowance = self._fleet.telling_of_waits if reason == UNPLACED else self._fleet.telling
+        allowance = self._fleet.telling_of_waits if reason in (NEVER, UNPLACED) else self._fleet.telling
         if self.due(reason) and allowance.takes(asyncio.get_running_loop().time()):
             now = self._fleet.clock.now()
             with contextlib.suppress(ApiError):
@@ -185,5 +188,20 @@ class Telling:
                     await self._send(event(now))
                 self._told[reason] = now
 
+    async def _once(self, event: dict[str, Any]) -> None:
+        """Send an event whose name is that of all that it tells, unless it was."""
+        name, reason = event["metadata"]["name"], event["reason"]
+        if name == self._told_last.get(reason):
+            return
+        if self._fleet.telling_of_waits.takes(asyncio.get_running_loop().time()):
+            with contextlib.suppress(ApiError):
+                with contextlib.suppress(Conflict):
+                    await self._send(event)
+                self._told_last[reason] = name
+
     async def _send(self, event: dict[str, Any]) -> None:
         await self._fleet.api.request("POST", self._path, body=orjson.dumps(event))
+
+
+def _words(dispatch: Dispatch) -> tuple[object, ...]:
+    return dispatch.waits, dispatch.elsewhere, dispatch.never

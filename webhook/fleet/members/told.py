@@ -35,6 +35,15 @@ class Waits:
     """It cannot start there, whatever ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What a member says of its last stop of a copy."""
+
+    why: str = ""
+    which: str = ""
+    """Different for each stop."""
+
+
 class Told:
     """What one member tells by events."""
 
@@ -50,13 +59,17 @@ class Told:
         starts, never = seconds(notes.get(names.STARTS_BY)), notes.get(names.NEVER_STARTS) == "true"
         return Waits(self._message(newest, namespace), starts or None, never)
 
-    async def why_stopped(self, namespace: str, copy_uid: str) -> str:
-        """Return why its Tutti said last that it stops a copy, and what of it could not be created, if so; nothing
-        while its Tutti has not said. Raises NoAnswer.
+    async def why_stopped(self, namespace: str, copy_uid: str, earlier: str = "") -> Stop:
+        """Return why its Tutti said last that it stops a copy, and what of it could not be created, if so.
+
+        Nothing while its Tutti has not said, or only of an ``earlier`` stop. Raises NoAnswer.
         """
-        said = self._message(await self._newest(namespace, copy_uid, "reason=Evicted"), namespace)
-        failed = await self._newest(namespace, copy_uid, "type=Warning", _NOT_CREATED) if said else {}
-        return "; ".join(filter(None, (said, self._message(failed, namespace))))
+        newest = await self._newest(namespace, copy_uid, "reason=Evicted")
+        which, said = f"{paths.find(newest, ('metadata', 'name'))} {_when(newest)}", self._message(newest, namespace)
+        if not said or which == earlier:
+            return Stop()
+        failed = await self._newest(namespace, copy_uid, "type=Warning", _NOT_CREATED)
+        return Stop("; ".join(filter(None, (said, self._message(failed, namespace)))), which)
 
     async def _newest(
         self, namespace: str, copy_uid: str, which: str, reasons: tuple[str, ...] = ("",)

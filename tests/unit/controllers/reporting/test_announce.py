@@ -62,7 +62,7 @@ async def test_a_hub_is_told_by_when_a_gang_starts_or_that_it_never_does() -> No
     announcer = Announcer(notes, world.view, KINDS, lambda: 0.0)  # type: ignore[arg-type]
     announcer.queued(job.uid)
     books = Reason(Code.WAITING_FOR_QUOTA, "asks for 3 cpu", blockers=(StartsBy(60.0),))
-    for reason in (books, Reason(Code.EXCEEDS_MAX_QUOTA, "asks for 9 cpu", is_never=True)):
+    for reason in (books, Reason(Code.EXCEEDS_MAX_QUOTA, "asks for 9 cpu")):
         await announcer.tick(1_800_000_000, lambda _uid, reason=reason: reason)  # type: ignore[misc]
     assert notes.annotations == [{names.STARTS_BY: "2027-01-15T08:01:00Z"}, {names.NEVER_STARTS: "true"}]
 

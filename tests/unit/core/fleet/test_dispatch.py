@@ -158,3 +158,15 @@ def test_a_record_that_follows_an_adopted_copy_can_be_read_whatever_somebody_wro
                 record.recalled("over").proven_gone().offered(record.offer.epoch, "a", "cluster-a").granted("b", "1")
             )
             assert decode(encode(record)) == record
+
+
+def test_what_only_people_read_comes_back_with_the_record_and_is_over_with_the_grant() -> None:
+    told = OFFERED.offered(3, "b", "cluster-b", ("a does not answer",), "says no", never=True)
+    assert decode(encode(told)) == told
+    assert told.facts == OFFERED.offered(3, "b", "cluster-b")
+    granted = told.granted("copy", "17")
+    assert (granted.waits, granted.never) == ("", False)
+
+
+def test_a_member_in_which_it_failed_is_named_once() -> None:
+    assert replace(GRANTED, failed=(GRANTED.member,)).failed_over("again").failed == (GRANTED.member,)

@@ -14,6 +14,7 @@ from webhook.core.notation.names import HEARD, ORIGIN_LABEL
 from webhook.errors import NotFound, Unavailable
 from webhook.fleet.members.copies import TEXT_MAX
 from webhook.fleet.members.member import COPIES_MAX, Member, NoAnswer
+from webhook.fleet.members.told import Stop
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.kinds.rest_paths import object_path
@@ -180,7 +181,11 @@ async def test_why_a_copy_was_stopped_is_told_with_what_its_controller_could_not
             items = [{**when, "reason": each, "message": said[each]} for each in sorted(kept)]
             return orjson.dumps({"metadata": {}, "items": items})
 
-    assert await member(Events(1, 1)).told.why_stopped("team-a", "copy") == told
+    tells = member(Events(1, 1)).told
+    stop = await tells.why_stopped("team-a", "copy")
+    assert stop.why == told
+    assert bool(stop.which) is bool(told)
+    assert await tells.why_stopped("team-a", "copy", earlier=stop.which) == Stop(), "that is known"
 
 
 @pytest.mark.parametrize(("ago", "promised"), [(10, 300), (-1, 300), (61, 0), (-3600, 0)])

@@ -11,7 +11,7 @@ there are members, and one for room at the cost of others. Only room that frees 
 does not answer, or that was found unfit when its turn came. Pure; what it remembers may be lost at any time.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from webhook.fleet.members.told import Waits
@@ -22,6 +22,10 @@ STAYS_SECONDS: Final = 300.0
 """At most, where its start is booked: then the others may have booked an earlier one."""
 TOLD_SECONDS: Final = 1.0
 """After which a member is asked why a copy waits: its Tutti puts that into words once a second."""
+LOOKED_AT_SECONDS: Final = 5.0
+"""So long after an offer its member is looked at again and again."""
+WAITS_SECONDS: Final = OFFER_SECONDS + 5.0
+"""After which its record says why it still waits where it was offered: one that moves on says it of itself."""
 TOLD_MAX: Final = 10
 """Members that a record names with why the gang is not there."""
 
@@ -168,10 +172,10 @@ class Choice:
         """Return why it still waits in the member that was asked: ``refusals`` found now, else what the member said."""
         return refusals.get(member) or self._said.get(member, "")
 
-    def told(self, refusals: dict[str, str], offered_to: str = "") -> tuple[str, ...]:
-        """Return why it is not in this member or that: ``refusals`` found now, else what each said."""
-        known = {**self._said, **refusals}
-        known.pop(offered_to, None)
+    def told(self, refusals: Mapping[str, str], members: Container[str], besides: str = "") -> tuple[str, ...]:
+        """Return why it is not in this member or that, ``besides`` one: ``refusals`` found now, else what each said."""
+        known = {name: why for name, why in self._said.items() if name in members} | dict(refusals)
+        known.pop(besides, None)
         words = tuple(f"{name} {why}" for name, why in sorted(known.items()))
         more = (f"{len(words) - TOLD_MAX} more",) if len(words) > TOLD_MAX else ()
         return words[:TOLD_MAX] + more

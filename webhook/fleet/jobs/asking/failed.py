@@ -6,7 +6,7 @@ from math import inf
 from typing import Final
 
 from webhook.core.fleet.steps import AfterFailure, Wish, eligible
-from webhook.core.notation.moments import time_text
+from webhook.core.notation.problem import some
 from webhook.core.notation.shortened import shortened
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.members.member import Look
@@ -15,6 +15,8 @@ SILENT_SECONDS: Final = 60.0
 """So much longer than its policy says a gang that failed waits for a member that has not answered for so long."""
 WHY_CHARACTERS: Final = 200
 """Of what the controller of a copy says of its failure."""
+NAMED_MAX: Final = 10
+"""Members that are named of those that do not answer."""
 UNASKED_SECONDS: Final = 30.0
 """After which nobody knows any more whether a member that did not answer has answered meanwhile."""
 
@@ -37,6 +39,8 @@ class Failed:
         """Loop time at which they were asked last."""
         self.look_at_seconds = inf
         """Loop time at which the waiting ends that its policy asks for."""
+        self.said = failed_there("")
+        """That it has failed, and why, in words that follow its member's name."""
         self.words = ""
         """What is said of it while it waits, in words that follow its member's name."""
 
@@ -51,11 +55,10 @@ class Failed:
         why: str,
     ) -> AfterFailure:
         """Return what follows, where ``others`` are the members left to try; ``why`` it failed, as its copy says."""
-        now = asyncio.get_running_loop().time
+        now, self.said = asyncio.get_running_loop().time, failed_there(why)
         if self._seen is None or self._seen[0] != copy_uid:
             self._seen, self._unanswered = (copy_uid, now()), {}
-            at = time_text(int(self._fleet.clock.now() + waits_seconds))
-            self.words = f"{failed_there(why)}; if it may still run elsewhere, it leaves at {at}"
+            self.words = f"{self.said}; if it may still run elsewhere, it leaves after {waits_seconds:.0f} s"
         self.look_at_seconds, due = inf, self._seen[1] + waits_seconds
         if others and now() < due:
             self.look_at_seconds = due
@@ -69,7 +72,7 @@ class Failed:
         self._asked_at = now()
         silent = {name for name, found in looks.items() if found is None}
         self._unanswered = {name: self._unanswered.get(name, now()) for name in silent}
-        self.words = f"{failed_there(why)}; others may have it, and do not answer: {', '.join(sorted(silent))}"
+        self.words = f"{self.said}; others may have it, and do not answer: {some(sorted(silent), NAMED_MAX)}"
         waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
         return AfterFailure.WAIT if waits else AfterFailure.END
 

@@ -160,8 +160,10 @@ def test_who_is_told_no_moves_at_most_once_to_each_member_and_once_for_each_room
 
 def test_what_was_said_is_told_of_all_members_but_the_one_that_has_the_offer() -> None:
     choice = after("a", "b")
-    assert choice.told({"c": "does not answer"}, "b") == ("a says asks for 3 cpu", "c does not answer")
-    assert Choice().told({f"m{number:02}": "is full" for number in range(13)}, "")[-2:] == ("m09 is full", "3 more")
+    assert choice.told({"c": "does not answer"}, MEMBERS, "b") == ("a says asks for 3 cpu", "c does not answer")
+    assert choice.told({}, {"b"}, "b") == (), "a is no member any more"
+    full = {f"m{number:02}": "is full" for number in range(13)}
+    assert Choice().told(full, full)[-2:] == ("m09 is full", "3 more")
 
 
 def test_when_all_have_said_no_it_goes_where_it_starts_first_and_stays_there_until_that_was_due() -> None:
