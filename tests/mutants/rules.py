@@ -15,6 +15,7 @@ PATCHES: Final = "webhook/jobs/patches/template.py"
 KEEPER_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_keeper.py"
 GATED_PODS_TESTS: Final = f"{UNIT}/controllers/gangs/test_gated_pods.py"
 ASSESS_TESTS: Final = f"{UNIT}/controllers/gangs/test_assess.py"
+STOPS_TESTS: Final = f"{UNIT}/controllers/gangs/test_stops.py"
 RECOVERY_TESTS: Final = f"{UNIT}/controllers/ledger/test_recovery.py"
 RULES_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_rules.py"
 TERMS: Final = "webhook/controllers/ledger/terms.py"
@@ -462,6 +463,22 @@ MUTANTS: Final = (
         "        if self._gangs.of(uid).proved_gone:\n",
         "        if True:\n",
         RULES_TESTS,
+    ),
+    Mutant(
+        "8",
+        "of a job that is gone pods may be on their way",
+        "webhook/controllers/gangs/stops.py",
+        "    return reservation.kind == POD_GROUP.key or (",
+        "    return job is None or reservation.kind == POD_GROUP.key or (",
+        STOPS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "that a job has ended only its controller says",
+        "webhook/controllers/gangs/stops.py",
+        "(finished and reservation.kind == JOB)",
+        "finished",
+        STOPS_TESTS,
     ),
     Mutant(
         "U",

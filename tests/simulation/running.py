@@ -29,6 +29,8 @@ class Running:
     def __init__(self) -> None:
         self._queued: set[str] = set()
         """Uids of jobs that named a queue when they were created, and of all that was made for them."""
+        self._namespaces: dict[str, str] = {}
+        """By uid. An owner of another namespace is none: the garbage collector takes it for gone."""
         self._made_for: dict[str, str] = {}
         """Pod or child to what controlled it when it was created."""
         self._gpus: dict[str, int] = {}
@@ -40,7 +42,8 @@ class Running:
     def take(self, event: Event) -> None:
         """Take in one stored write."""
         uid, metadata = event.current.uid, event.current.object["metadata"]
-        owner = _controller(metadata)
+        self._namespaces[uid] = metadata.get("namespace", "")
+        owner = self._controller(metadata)
         if event.type == "ADDED":
             self._made_for[uid] = owner
             if self._asked(metadata):
@@ -87,11 +90,12 @@ class Running:
         if BY_HAND.fullmatch(metadata["name"]) and not labels.get(names.GANG_LABEL):
             # A controller that its author claims made nothing: it is theirs, and runs by itself.
             return any(labels.get(label) for label in names.QUEUE_LABELS)
-        return _controller(metadata) in self._queued or any(labels.get(label) for label in names.QUEUE_LABELS)
+        return self._controller(metadata) in self._queued or any(labels.get(label) for label in names.QUEUE_LABELS)
 
-
-def _controller(metadata: dict[str, Any]) -> str:
-    return next((owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller")), "")
+    def _controller(self, metadata: dict[str, Any]) -> str:
+        owners = (owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller"))
+        owner = next(owners, "")
+        return owner if self._namespaces.get(owner) == metadata.get("namespace", "") else ""
 
 
 def _gpus(pod: dict[str, Any]) -> int:

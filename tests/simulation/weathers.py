@@ -71,6 +71,9 @@ PAST_FAILURES = (
     ("rough with plain pods and namespaces ungated", 865077890),
     ("rough with names hidden", 865077862),
     ("rough with releases changed", 865077987),
+    ("rough with orphans", 3997258178),
+    ("rough with hostile tenants of all kinds", 3997258255),
+    ("rough with hostile tenants and namespaces ungated", 3997258251),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -102,7 +105,8 @@ orphans where nobody was to leave any, jobs that were adopted while their queues
 were gone, pods whose deletion conflicted as fast as it was asked for while a
 watch said nothing, a late start after a write that was to void it and said only
 what was stored already, a note that a tenant had copied, a ledger that was
-taken away before there was one."""
+taken away before there was one, a job that was gone, and one whose status its
+tenant wrote, a moment after their start, an owner in another namespace."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -144,8 +144,9 @@ class View:
             self._deleted.add(uid)
 
     def is_deleted(self, uid: str) -> bool:
-        """Return whether a gang's job is gone, though its reservation is held until its pods are too."""
-        return uid in self._deleted
+        """Return whether a gang's job is gone or on its way, though its reservation is held until its pods are too."""
+        job = self.jobs.get(uid)
+        return uid in self._deleted or (job is not None and job.deleting)
 
     def put_pod(self, pod: PodRecord) -> None:
         """Add or replace one pod. One whose controller is known to belong elsewhere is no part of the gang that its

@@ -26,6 +26,7 @@ from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.eviction import PREEMPTED, SIBLING_STOPPED, START_TIMEOUT
 from webhook.core.scheduler.plan import Plan
+from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord, Requeue
 
 log = structlog.get_logger(__name__)
@@ -35,6 +36,8 @@ ON_THEIR_WAY_SECONDS: Final = 5.0
 nothing that it reports tells then that it will not."""
 STOPPED_MAX: Final = 100
 """Gangs that are stopped in a row, some 10 ms."""
+JOB: Final = "Job.batch"
+"""The kind of which only the API server's own controllers write the status."""
 REMEMBERED_SECONDS: Final = 600.0
 """How long the place of plain pods that were all deleted is kept for others in their stead, after its back-off."""
 
@@ -84,10 +87,12 @@ class Stops:
         The start may have been written long after the reservation, as by a leader that took over; until this term
         began, another may have written it.
         """
-        now, ended_early = self._now(), reservation.stopping is not None or (job is not None and job.deleting)
+        if reservation.stopping is None and _ended_by_itself(job, reservation):
+            return False
+        now = self._now()
         started = (reservation.since_seconds, self._gangs.of(reservation.uid).started_seconds, self.term_seconds)
         # A clock may have been ahead, or an earlier leader's: what is in the future says nothing.
-        return ended_early and any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in started)
+        return any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in started)
 
     def forget(self, reservation: Reservation) -> None:
         """Drop what is remembered of an entry that is released; to be told before the engine is."""
@@ -254,3 +259,12 @@ class Stops:
             job = self._view.jobs.get(other.uid)
             requeue = None if job is None else requeues.with_siblings(job, gone, why)
             self.gang(other, SIBLING_STOPPED, batch, requeue)
+
+
+def _ended_by_itself(job: JobRecord | None, reservation: Reservation) -> bool:
+    """Return whether nobody still creates pods of what has ended: its pods were all of it, or its controller says so.
+
+    The status of other kinds is also written by whoever has a role that is too wide.
+    """
+    finished = job is not None and job.finished is not None and not job.deleting
+    return reservation.kind == POD_GROUP.key or (finished and reservation.kind == JOB)

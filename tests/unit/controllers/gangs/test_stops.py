@@ -15,6 +15,7 @@ from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger.record import Membership, Reservation
 from webhook.core.reasons.eviction import START_TIMEOUT
 from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord
 
 GANGS = 1_000
@@ -73,7 +74,13 @@ def test_what_was_started_a_moment_ago_is_not_released_for_as_long_as_its_pods_m
     world, records = World(), GangRecords()
     stops, job = stops_of(world, records), world.waits("train", pods=1)
     stopping = replace(world.admits(job), stopping="OnHold")
-    assert not stops.too_soon(job, replace(stopping, stopping=None)), "what has ended by itself"
+    ended = replace(stopping, stopping=None)
+    assert not stops.too_soon(replace(job, finished="Succeeded"), ended), "what has ended by itself"
+    for gone in (None, replace(job, deleting=True), replace(job, finished="Succeeded", deleting=True)):
+        assert stops.too_soon(gone, ended), "its controller may not know yet"
+    forged = replace(ended, kind="PaddleJob.kubeflow.org")
+    assert stops.too_soon(replace(job, finished="Succeeded"), forged)
+    assert not stops.too_soon(None, replace(ended, kind=POD_GROUP.key)), "its pods are all that it was"
     if began != "its reservation":
         world.now += 60
         assert not stops.too_soon(job, stopping)

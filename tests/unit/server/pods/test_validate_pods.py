@@ -20,6 +20,7 @@ from tests.unit.server.reviews import (
     record,
     reservation,
     review,
+    stored,
     view,
     with_ledger,
     with_quota,
@@ -143,6 +144,14 @@ async def test_a_job_that_is_deleted_starts_no_pods_though_its_reservation_is_he
     assert (await create(handler, gang_pod(0))).allowed
     handler.view.drop_controller("job-1")
     assert "was deleted" in (await create(handler, gang_pod(1))).message
+
+
+async def test_a_job_that_is_being_deleted_starts_no_pods_either() -> None:
+    handler = ReviewHandler(with_ledger(view(), reservation()))
+    leaving = stored(suspend=False)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    handler.view.put_job(read(KINDS["Job.batch"], leaving, ReadContext()))
+    assert "was deleted" in (await create(handler, gang_pod(0))).message
 
 
 async def test_an_unknown_pod_set_is_refused(admitted: ReviewHandler) -> None:
