@@ -98,9 +98,12 @@ async def _get(words: Sequence[str], what: str, members: Mapping[str, str]) -> i
     asked = [*words, *labels, f"--request-timeout={_ANSWER_SECONDS}s"]
     answers = await asyncio.gather(*(_captured(kubeconfig, asked) for kubeconfig in members.values()))
     said = dict(zip(members, answers, strict=True))
-    rows = [row for member, (_, out, _) in said.items() for row in rows_of(out, member)]
-    for line in table(rows):
-        sys.stdout.write(f"{line}\n")
+    rows = [row for member, (_, out, _) in said.items() for each in out.split("\n\n") for row in rows_of(each, member)]
+    # Of several kinds kubectl prints a table each, with their names before those of the objects.
+    kinds: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        kinds.setdefault(row.get("NAME", "").rpartition("/")[0], []).append(row)
+    sys.stdout.write("\n".join("".join(f"{line}\n" for line in table(each)) for each in kinds.values()))
     failed = {member: error for member, (status, _, error) in said.items() if status}
     return _told(failed if not rows else _but_not_there(failed), quiet="" if rows else said[next(iter(said))][2])
 

@@ -5,6 +5,7 @@ annotation for admission gates instead, which Kueue's users know: it leaves the 
 """
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import wraps
@@ -18,10 +19,12 @@ from webhook.cluster.waiting import OWNER_GATE
 from webhook.commands import terminal
 from webhook.commands.installed import stored_config
 from webhook.commands.show.reading import default_namespace, kind_and_name, stored
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch
+from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
 from webhook.errors import ApiError, Conflict, Forbidden, NotFound, TuttiError, WrongName
-from webhook.fleet.members.copies import placed_by_hub
+from webhook.fleet.members.copies import dispatch_of, placed_by_hub
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
 from webhook.jobs.kinds.rest_paths import object_path
@@ -126,6 +129,8 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     kind, path, obj = await _find(api, job, namespace, kinds)
     if status.finished(kind, obj) is not None:
         raise WrongName(f"{job} has ended: there is nothing to hold")
+    if paths.find(obj, ("metadata", "deletionTimestamp")) is not None:
+        raise WrongName(f"{job} is being deleted: there is nothing to hold")
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
         await _merge(api, path, obj, paths.nest(kind.suspend, True))
         where = "as soon as the member that has it hears of it" if placed_by_hub(kind, obj) else "at once"
@@ -150,7 +155,8 @@ async def release(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     if _is_stopped(obj) and kind.suspend is not None:
         patch |= paths.nest(kind.suspend, False)
     if not patch:
-        return f"{job}: is not held"
+        there = _record(kind, obj)
+        return f"{job}: is not held" + (f" here; {there.member} {there.waits}" if there.holds and there.waits else "")
     await _merge(api, path, obj, patch)
     return f"{job}: waits for its turn again"
 
@@ -171,10 +177,19 @@ async def cancel(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
 async def top(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     """Move a waiting job before all others of its priority in its queue. Raises Forbidden for who may not."""
     kind, path, obj = await _find(api, job, namespace, kinds)
+    if _is_admitted(obj) and placed_by_hub(kind, obj) and not _record(kind, obj).holds:
+        raise WrongName(f"{job} has its quota here, and waits for a member: its place in a queue here changes nothing")
     if status.finished(kind, obj) is not None or _is_admitted(obj):
         raise WrongName(f"{job} is not waiting: only waiting jobs have a place in a queue")
     await _merge(api, path, obj, {"metadata": {"annotations": {names.TOP: time_text(SystemClock().now())}}})
     return f"{job}: is the first of its priority in its queue; its priority is unchanged, and nothing is stopped for it"
+
+
+def _record(kind: JobKind, obj: Mapping[str, Any]) -> Dispatch:
+    """Return where a job of a hub is; nowhere for any other, and where that cannot be read."""
+    with contextlib.suppress(UnreadableRecord):
+        return dispatch_of(obj) if placed_by_hub(kind, obj) else NOWHERE
+    return NOWHERE
 
 
 VERBS: Final[Mapping[str, Verb]] = {"hold": hold, "release": release, "cancel": cancel, "top": top}

@@ -138,6 +138,21 @@ async def test_of_jobs_it_says_whether_the_fleet_placed_them(kubectl: Path, caps
     assert "pytorch-test" not in capsys.readouterr().out
 
 
+async def test_each_of_several_kinds_has_a_table_of_its_own(kubectl: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = "NAME            STATUS    ORIGIN\njob.batch/one   Running   \n"
+    pods = "NAME          READY   STATUS\npod/one-abcd   1/1     Running\n"
+    answers(kubectl, {"left": f"{jobs}\n{pods}", "right": pods.replace("one", "two")})
+    assert await ask("get jobs,pods -M") == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["NAME", "CLUSTER", "STATUS", "ORIGIN"],
+        ["job.batch/one", "left", "Running"],
+        [],
+        ["NAME", "CLUSTER", "READY", "STATUS"],
+        ["pod/one-abcd", "left", "1/1", "Running"],
+        ["pod/two-abcd", "right", "1/1", "Running"],
+    ]
+
+
 async def test_one_member_answers_in_its_own_form(kubectl: Path, capfd: pytest.CaptureFixture[str]) -> None:
     answers(kubectl, {"left": "kind: PyTorchJob\n"})
     assert await ask("get pytorchjob pytorch-test -m left -oyaml") == 0

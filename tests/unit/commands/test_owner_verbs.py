@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,8 @@ from webhook.assembly.reconciler import reconciler
 from webhook.clock import LoopClock
 from webhook.commands.owner_verbs import Verb, cancel, each, every_kind, hold, release, selected, top
 from webhook.config import Config
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch
+from webhook.core.fleet.text import encode
 from webhook.core.notation import names
 from webhook.errors import Conflict, NotFound, WrongName
 from webhook.jobs.kinds.registry import KINDS, by_name
@@ -177,6 +180,48 @@ async def test_what_a_hub_places_is_not_said_to_be_gone_before_its_member_says_s
         await create(api, job)
         assert "as soon as the member that has it hears of it" in await hold(api, "job/train", "team-a", KINDS)
         assert "once nothing of it is left in a member" in await cancel(api, "job/train", "team-a", KINDS)
+
+
+class One:
+    """A connection to a cluster with one job, which takes no change."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job = job
+
+    async def request(self, method: str, path: str, **_: Any) -> bytes:
+        assert method == "GET"
+        return orjson.dumps(self._job)
+
+
+def in_a_hub(dispatch: Dispatch, **metadata: Any) -> Api:
+    job = waiting_job(pods=3)
+    admission = '{"uid":"u","epoch":1,"seq":1,"queue":"jobs","counts":{"main":3},"since":1.0}'
+    notes = {names.DISPATCH: encode(dispatch), names.ADMISSION: admission}
+    job["metadata"] |= {"uid": "u", "annotations": notes, **metadata}
+    job["spec"] |= {"managedBy": names.HUB_MANAGER, "suspend": False}
+    return One(job)  # type: ignore[return-value]
+
+
+async def test_of_what_a_member_has_stopped_release_says_who_did() -> None:
+    granted = NOWHERE.offered(1, "left", "c").granted("copy", "1")
+    held = replace(granted, waits="has stopped it (OnHold: it was suspended)")
+    said = await release(in_a_hub(held), "job/train", "team-a", KINDS)
+    assert said == "job/train: is not held here; left has stopped it (OnHold: it was suspended)"
+    assert await release(in_a_hub(granted), "job/train", "team-a", KINDS) == "job/train: is not held"
+
+
+async def test_what_waits_for_a_member_has_no_place_in_a_queue_of_the_hub_any_more() -> None:
+    offered = NOWHERE.offered(1, "left", "c")
+    with pytest.raises(WrongName, match="has its quota here, and waits for a member"):
+        await top(in_a_hub(offered), "job/train", "team-a", KINDS)
+    with pytest.raises(WrongName, match="is not waiting"):
+        await top(in_a_hub(offered.granted("copy", "1")), "job/train", "team-a", KINDS)
+
+
+async def test_what_is_being_deleted_is_not_held() -> None:
+    leaving = in_a_hub(NOWHERE, deletionTimestamp="2026-01-01T00:00:00Z")
+    with pytest.raises(WrongName, match="is being deleted: there is nothing to hold"):
+        await hold(leaving, "job/train", "team-a", KINDS)
 
 
 async def test_the_gates_of_others_stay_when_a_job_is_held_and_released() -> None:

@@ -114,6 +114,10 @@ async def test_each_member_is_tried_once_and_then_it_has_failed(make: Any) -> No
             await asyncio.sleep(0.2)
         assert sorted(tried) == ["a", "b", "c"]
         assert sorted(dispatch_of(await world.hub.get(kind, name) or {}).failed) == ["a", "b", "c"]
+        told = [event["message"] for event in await events_of(world, "FailedInMember")]
+        (last,) = [said for said in told if "; it is tried nowhere else." in said]
+        assert last.startswith(f"{tried[-1]} says that it has failed (")
+        assert len(told) == 3
         assert await world.empty(kind)
         await asyncio.sleep(60)
         assert await world.empty(kind)

@@ -136,6 +136,14 @@ def halted(
     return _of_job(kind, job, f"halted.{dispatch.offer}.{crc32(f'{which} {said}'.encode()):08x}", now) | told
 
 
+def ended(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, said: str, now: float) -> dict[str, Any]:
+    """Return the event that a gang has failed for good, as its member says."""
+    where = f"kubectl amc get events -n {job['metadata']['namespace']} -m {dispatch.member}"
+    message = f"{dispatch.member} {said}; it is tried nowhere else. Its pods go; what was told of them: {where}"
+    told = {"reason": FAILED, "message": shortened(message, EVENT_CHARACTERS), "type": "Warning"}
+    return _of_job(kind, job, f"ended.{dispatch.offer}", now) | told
+
+
 def leaves(kind: JobKind, job: Mapping[str, Any], recalled: Dispatch, now: float) -> dict[str, Any]:
     """Return the event that a gang which is to run leaves its member, or was given up there, and why."""
     then = " once nothing of it is left there" if recalled.holds else ""

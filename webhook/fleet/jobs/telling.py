@@ -13,6 +13,7 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Sight
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError, Conflict
+from webhook.fleet.jobs.asking.failed import failed_there
 from webhook.fleet.jobs.events import (
     CHANGED,
     KEPT,
@@ -25,6 +26,7 @@ from webhook.fleet.jobs.events import (
     UNREADABLE,
     bound,
     changed,
+    ended,
     halted,
     kept,
     leaves,
@@ -38,6 +40,7 @@ from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.own import OwnJob, RecordRefused
 from webhook.fleet.members.copies import why_unwanted
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading import status
 
 log = structlog.get_logger(__name__)
 
@@ -98,8 +101,11 @@ class Telling:
         await self._once(halted(self._kind, job, dispatch, which, failed=failed, now=self._fleet.clock.now()))
 
     async def leaves(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Say once why it leaves its member or was given up there, where it is to run all the same."""
-        if not why_unwanted(self._kind, job):
+        """Say once why it leaves its member or was given up there, where it is to run all the same, or has failed."""
+        if dispatch.member and status.finished(self._kind, job) == "Failed":
+            said = failed_there(status.why_failed(self._kind, job))
+            await self._once(ended(self._kind, job, dispatch, said, self._fleet.clock.now()))
+        elif not why_unwanted(self._kind, job):
             await self._once(leaves(self._kind, job, dispatch, self._fleet.clock.now()))
 
     async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> float:
