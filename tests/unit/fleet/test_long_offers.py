@@ -2,13 +2,12 @@
 
 import asyncio
 
-import orjson
 import pytest
 
-from tests.unit.controllers.stage import KUEUE
-from tests.unit.fleet.clusters import Fleet, Side, plain_job
+from tests.unit.fleet.clusters import Fleet, plain_job
 from tests.unit.fleet.test_hub_quota import events_of
 from tests.unit.fleet.test_stopping_others import job, members, runs
+from tests.unit.fleet.test_what_jobs_are_told import has_quota
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.fleet.members.copies import dispatch_of
 
@@ -17,15 +16,6 @@ pytestmark = pytest.mark.virtual_time
 
 async def record(world: Fleet) -> Dispatch:
     return dispatch_of(await world.hub.get("Job", "train") or {})
-
-
-async def more_quota(side: Side) -> None:
-    """Give a member's queue room for eight pods."""
-    path = f"/apis/{KUEUE}/clusterqueues/research"
-    queue = orjson.loads(await side.admin.request("GET", path))
-    for each in queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]:
-        each["nominalQuota"] = "8"
-    await side.admin.request("PUT", path, body=orjson.dumps(queue))
 
 
 async def test_the_record_says_why_the_only_member_does_not_take_it_and_no_longer_once_it_has() -> None:
@@ -87,7 +77,7 @@ async def test_one_that_can_start_in_no_member_is_told_so_unless_one_of_them_doe
         assert event["message"].startswith("It can start in no member that it may run in, whatever ends: ")
         wide = await world.hub.get("Job", "wide")
         assert dispatch_of(wide or {}).never
-        await more_quota(world.members["b"])
+        await has_quota(world, "b", 8)
         assert await runs(world, "wide") == "b"
         assert not dispatch_of(await world.hub.get("Job", "wide") or {}).never
         world.links["b"].freeze()
