@@ -24,7 +24,7 @@ from webhook.jobs.kinds.registry import KINDS
 pytestmark = pytest.mark.virtual_time
 LEASE_SECONDS = Config().lease.lease_seconds
 SEEN_SECONDS = LEASE_SECONDS + LATE_SECONDS + 2 * SWEEP_SECONDS
-WHY = "has no Tutti that leads since "
+WHY = "has had no Tutti that leads since "
 FIX = "see that tutti-reconciler runs there"
 
 

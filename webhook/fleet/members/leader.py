@@ -40,4 +40,4 @@ class Leader:
         record = election.parse(lease)
         if record is None or now - self._since < record.lease_seconds + LATE_SECONDS:
             return ""
-        return f"has no Tutti that leads since {shortened(record.renewed, TIME_CHARACTERS)}; {_FIX}"
+        return f"has had no Tutti that leads since {shortened(record.renewed, TIME_CHARACTERS)}; {_FIX}"
