@@ -145,6 +145,7 @@ def test_kubectl_amc_reads_in_the_members(world: FleetClusters) -> None:
     assert [row[1] for row in rows] == [member, member]
     assert names.PERMIT in yaml.safe_load(asked(f"get job seen -m {member} -oyaml"))["metadata"]["annotations"]
     wait_until(lambda: "SuccessfulCreate" in asked("describe job seen -M"), what="its events are shown")
+    assert "SuccessfulCreate" in asked(f"get events -m {member}")
     has_it = re.compile(rf"^member +{member} has it *$", re.MULTILINE)
 
     def explained() -> str:
