@@ -21,6 +21,8 @@ USER: Final = User.named("researcher")
 QUEUES: Final = ("red", "blue", "alone")
 NOMINAL_GPUS: Final = {"red": 4, "blue": 4, "alone": 3}
 COHORT: Final = {"red": "shared", "blue": "shared", "alone": None}
+OLD: Final = "old-"
+"""How the names begin of what ran before Tutti came."""
 MESH: Final = "mesh"
 """Label of pods to which an injector adds a sidecar of that name."""
 MESH_RESOURCE: Final = "example.com/mesh"
@@ -130,10 +132,10 @@ class Load:
     async def run_before(self, kinds: Sequence[str], seconds: int = 40) -> None:
         """Fill every queue with a job of pods that run already, without anything of ours on it."""
         for queue, kind in zip(QUEUES, kinds, strict=True):
-            document = document_of(kind, f"old-{queue}", NOMINAL_GPUS[queue], template_of(seconds))
+            document = document_of(kind, f"{OLD}{queue}", NOMINAL_GPUS[queue], template_of(seconds))
             document["metadata"] |= {"namespace": "team-b", "labels": {"kueue.x-k8s.io/queue-name": queue}}
             await self._cluster.create(document)
-            self.jobs["team-b", f"old-{queue}"] = kind
+            self.jobs["team-b", f"{OLD}{queue}"] = kind
         await asyncio.sleep(2)
 
     async def create_unlabelled(self, namespace: str, pods: int, seconds: int) -> None:
@@ -289,7 +291,7 @@ class Load:
         suspended, nothing is.
         """
         notes = ((stored_job(self._cluster, kind, namespace, name) or {}).get("metadata") or {}).get("annotations")
-        return not name.startswith("old-") or names.ADMISSION in (notes or {})
+        return not name.startswith(OLD) or names.ADMISSION in (notes or {})
 
     async def _interrupt(self) -> None:
         """Stop a Job in its last round, with less left than it does at a time, and soon let it go on."""

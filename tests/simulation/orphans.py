@@ -5,7 +5,7 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.load import QUEUES, how_it_ended, stored_job
+from tests.simulation.load import OLD, QUEUES, how_it_ended, stored_job
 from tests.simulation.shapes import KINDS, PATHS, is_suspended
 from webhook.core.notation import names
 from webhook.errors import ApiError
@@ -54,7 +54,7 @@ def _targets(world: "World") -> list[Target]:
         (kind, *key)
         for key, kind in sorted(world.load.jobs.items())
         # Of one that ran before Tutti came, and that no ledger has yet, nobody could ever say what it held.
-        if key not in world.load.quiet and (key in reserved or not key[1].startswith("old-"))
+        if key not in world.load.quiet and (key in reserved or not key[1].startswith(OLD))
     ]
     children = [
         ("Job", *stored.key)
@@ -65,7 +65,7 @@ def _targets(world: "World") -> list[Target]:
     ]
     running = [each for each in jobs + children if _runs(world, each)]
     # They fill the queues, so that nobody could start if they hold what they run.
-    return [each for each in running if each[2].startswith("old-")] or running or jobs
+    return [each for each in running if each[2].startswith(OLD)] or running or jobs
 
 
 def _runs(world: "World", target: Target) -> bool:

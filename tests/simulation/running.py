@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, Final
 
 from tests.simulation.hostile import PREFIX
-from tests.simulation.load import NOMINAL_GPUS
+from tests.simulation.load import NOMINAL_GPUS, OLD
 from tests.simulation.shapes import STORAGES
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
@@ -37,7 +37,11 @@ class Running:
         self._gone_by: dict[str, float] = {}
         """When the grace period of pods that are being deleted is over: what stays is on a node that is silent."""
         self._uncharged: set[str] = set()
-        """Uids of jobs that were adopted while the LocalQueue that they name was gone: no queue is charged for them."""
+        """Uids of jobs that were adopted while the LocalQueue that they name was gone, and of those that ran before
+        Tutti came and were deleted before any ledger had them: no queue is charged for their pods.
+        """
+        self._reserved: set[str] = set()
+        """Uids of all that a ledger ever had."""
 
     def take(self, event: Event) -> None:
         """Take in one stored write."""
@@ -53,6 +57,8 @@ class Running:
             self._made_for[uid] = ""
             if not self._asked(metadata):
                 self._queued.discard(uid)
+        if event.type == "DELETED" and metadata["name"].startswith(OLD) and uid not in self._reserved:
+            self._uncharged.add(uid)
         if event.storage == PODS:
             self._gpus.pop(uid, None)
             self._gone_by.pop(uid, None)
@@ -62,8 +68,11 @@ class Running:
                     self._gone_by[uid] = seconds(metadata["deletionTimestamp"])
 
     def take_entries(self, entries: Iterable[Reservation]) -> None:
-        """Take note of what is charged to no queue."""
-        self._uncharged.update(entry.uid for entry in entries if entry.adopted and entry.queue is None)
+        """Take note of what is reserved, and of what is charged to no queue."""
+        for entry in entries:
+            self._reserved.add(entry.uid)
+            if entry.adopted and entry.queue is None:
+                self._uncharged.add(entry.uid)
 
     def take_stored(self, store: Store) -> None:
         """Take in what is there already, owners before what they made."""

@@ -74,6 +74,7 @@ PAST_FAILURES = (
     ("rough with orphans", 3997258178),
     ("rough with hostile tenants of all kinds", 3997258255),
     ("rough with hostile tenants and namespaces ungated", 3997258251),
+    ("rough with orphans of adopted jobs", 610064873),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -106,7 +107,8 @@ were gone, pods whose deletion conflicted as fast as it was asked for while a
 watch said nothing, a late start after a write that was to void it and said only
 what was stored already, a note that a tenant had copied, a ledger that was
 taken away before there was one, a job that was gone, and one whose status its
-tenant wrote, a moment after their start, an owner in another namespace."""
+tenant wrote, a moment after their start, an owner in another namespace, an old job
+that was deleted half a second before the first ledger."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -22,7 +22,7 @@ from tests.simulation.groups import GroupLoad
 from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import Invariants
 from tests.simulation.kept_nodes import KeptNodes
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NOMINAL_GPUS, Load
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NOMINAL_GPUS, OLD, Load
 from tests.simulation.neighbours import Neighbours
 from tests.simulation.node_churn import NodeChurn
 from tests.simulation.owners import Owners
@@ -392,7 +392,7 @@ class World:
     async def _hold(self, busy_seconds: float) -> None:
         """Where it is rare that an owner stops what was adopted, or waited by its namespace alone, owners do."""
         if self.weather.adopted:
-            await self.owners.hold(3, busy_seconds / 2, lambda job: job["metadata"]["name"].startswith("old-"))
+            await self.owners.hold(3, busy_seconds / 2, lambda job: job["metadata"]["name"].startswith(OLD))
         if self.weather.ungated:
             await self.owners.hold(4, busy_seconds, gating.without_queue)
 
