@@ -5,19 +5,21 @@ from typing import Final
 from tests.mutants.fleet_rules import FLEET_MUTANTS
 from tests.mutants.mutant import UNIT, Mutant
 from tests.mutants.node_rules import NODE_MUTANTS
+from tests.mutants.release_rules import (
+    ASSESS,
+    ASSESS_TESTS,
+    GATED_PODS,
+    GATED_PODS_TESTS,
+    RECOVERY,
+    RECOVERY_TESTS,
+    RELEASE_MUTANTS,
+    RULES_TESTS,
+)
 
 KEEPER: Final = "webhook/controllers/ledger/keeper.py"
 RECONCILER: Final = "webhook/controllers/loop/reconciler.py"
-ASSESS: Final = "webhook/controllers/gangs/assess.py"
-GATED_PODS: Final = "webhook/controllers/gangs/gated_pods.py"
-RECOVERY: Final = "webhook/controllers/ledger/recovery.py"
 PATCHES: Final = "webhook/jobs/patches/template.py"
 KEEPER_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_keeper.py"
-GATED_PODS_TESTS: Final = f"{UNIT}/controllers/gangs/test_gated_pods.py"
-ASSESS_TESTS: Final = f"{UNIT}/controllers/gangs/test_assess.py"
-STOPS_TESTS: Final = f"{UNIT}/controllers/gangs/test_stops.py"
-RECOVERY_TESTS: Final = f"{UNIT}/controllers/ledger/test_recovery.py"
-RULES_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_rules.py"
 TERMS: Final = "webhook/controllers/ledger/terms.py"
 FENCED: Final = "webhook/controllers/ledger/leased_writer.py"
 STORED: Final = "webhook/controllers/ledger/stored.py"
@@ -432,54 +434,7 @@ MUTANTS: Final = (
         "            replica.leading = False\n",
         TERMS_TESTS,
     ),
-    Mutant(
-        "8",
-        "a rebuild waits for the pods of a job that is deleted meanwhile",
-        RECOVERY,
-        "            await self._let_leave()\n            if not",
-        "            if not",
-        RECOVERY_TESTS,
-    ),
-    Mutant(
-        "8",
-        "a finished gang holds its entry while pods are left",
-        ASSESS,
-        "return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING",
-        "return Step.RELEASE",
-        ASSESS_TESTS,
-    ),
-    Mutant(
-        "8",
-        "a stopped gang of plain pods holds its entry while pods are left",
-        GATED_PODS,
-        "        return Step.NOTHING if let_go else Step.RELEASE\n",
-        "        return Step.RELEASE\n",
-        GATED_PODS_TESTS,
-    ),
-    Mutant(
-        "8",
-        "that no pod is known proves nothing while the pods lag behind",
-        "webhook/controllers/gangs/pod_proof.py",
-        "        if self._gangs.of(uid).proved_gone:\n",
-        "        if True:\n",
-        RULES_TESTS,
-    ),
-    Mutant(
-        "8",
-        "of a job that is gone pods may be on their way",
-        "webhook/controllers/gangs/stops.py",
-        "    return reservation.kind == POD_GROUP.key or (",
-        "    return job is None or reservation.kind == POD_GROUP.key or (",
-        STOPS_TESTS,
-    ),
-    Mutant(
-        "8",
-        "that a job has ended only its controller says",
-        "webhook/controllers/gangs/stops.py",
-        "(finished and reservation.kind == JOB)",
-        "finished",
-        STOPS_TESTS,
-    ),
+    *RELEASE_MUTANTS,
     Mutant(
         "U",
         "a gang of a kind that cannot be read any more is given nothing",

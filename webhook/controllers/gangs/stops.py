@@ -15,7 +15,7 @@ import structlog
 from webhook import metrics
 from webhook.cluster.view import View
 from webhook.config import Start
-from webhook.controllers.gang_record import Event, GangRecords
+from webhook.controllers.gang_record import Event, GangRecord, GangRecords
 from webhook.controllers.gangs import gated_pods, requeues, siblings
 from webhook.controllers.gangs.pods_ready import PodsReady
 from webhook.controllers.reporting.announce import Announcer
@@ -84,13 +84,15 @@ class Stops:
     def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
         """Return whether pods could still come that were on their way when a gang, just started, was ended.
 
-        The start may have been written long after the reservation, as by a leader that took over; until this term
-        began, another may have written it.
+        Of one that nobody stops none is, once all of them were there. The start may have been written long after the
+        reservation, as by a leader that took over; until this term began, another may have written it.
         """
-        if reservation.stopping is None and _ended_by_itself(job, reservation):
+        record = self._gangs.of(reservation.uid)
+        came = record.pods_seen >= sum(reservation.counts.values())
+        if reservation.stopping is None and (came or _ended_by_itself(job, reservation)):
             return False
         now = self._now()
-        started = (reservation.since_seconds, self._gangs.of(reservation.uid).started_seconds, self.term_seconds)
+        started = (reservation.since_seconds, record.started_seconds, self.term_seconds)
         # A clock may have been ahead, or an earlier leader's: what is in the future says nothing.
         return any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in started)
 
@@ -203,9 +205,21 @@ class Stops:
     def changed(self, uid: str) -> None:
         """Take note that a gang, its entry, its pods or its PodGroup changed: something may be due of it."""
         record = self._gangs.find(uid)
+        if record is not None:
+            self._count_pods(record)
         if record is not None and record.rests_until:
             record.rests_until = 0.0
             self._pods_ready.changed(uid, self._now())
+
+    def _count_pods(self, record: GangRecord) -> None:
+        job, held = self._view.jobs.get(record.uid), self._view.ledger.entries.get(record.uid)
+        if held is None or record.pods_seen >= (reserved := sum(held.counts.values())):
+            return
+        if job is not None and job.for_a_member:
+            record.pods_seen = reserved
+            return
+        pods = self._view.fences.pods_of(held.namespace, record.uid)
+        record.pods_seen = max(record.pods_seen, sum(pod.live and not pod.gated for pod in pods))
 
     def rests(self, uid: str, now: float) -> bool:
         """Return whether ``if_due`` would find nothing: most gangs run, and nobody has to look at them every second."""

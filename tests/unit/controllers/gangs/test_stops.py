@@ -1,6 +1,7 @@
 """What time brings to gangs that run: looking at them every second costs no more than there are."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,8 @@ from webhook.controllers.gangs.stops import ON_THEIR_WAY_SECONDS, Stops
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger.record import Membership, Reservation
+from webhook.core.model.gang import PodPrice
+from webhook.core.model.pods import PodRecord
 from webhook.core.reasons.eviction import START_TIMEOUT
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -66,6 +69,42 @@ def test_jobs_that_share_a_pod_group_are_looked_at_together_once_and_not_once_ea
     tick()
     assert {entry.stopping for entry in batch.put.values()} == {START_TIMEOUT}
     assert len(batch.put) == GANGS, "all of it is stopped, for want of its quorum"
+
+
+def test_the_room_of_a_gang_that_is_gone_is_free_at_once_if_all_its_pods_were_there() -> None:
+    """Its controller owes it none then; one that is being deleted has a successor, which may be on its way."""
+    world, records = World(), GangRecords()
+    stops, job = stops_of(world, records), world.waits("train", pods=2)
+    reservation = world.admits(job)
+
+    def pod(name: str, **facts: Any) -> None:
+        fences = world.view.fences
+        fences.put_pod(PodRecord(name, job.namespace, name, 1, PodPrice(), gang=job.uid, node="node-1", **facts))
+        stops.changed(job.uid)
+
+    records.of(job.uid).on(Event.READ_RUNNING)
+    pod("a")
+    pod("b", terminating=True)
+    assert stops.too_soon(None, reservation)
+    pod("c")
+    pod("a", terminating=True)
+    assert not stops.too_soon(None, reservation), "they were all there at once"
+    assert stops.too_soon(None, replace(reservation, stopping="OnHold")), "of one that is stopped others may be made"
+    more = tuple(replace(pod_set, count=3) for pod_set in reservation.pod_sets)
+    assert stops.too_soon(None, replace(reservation, pod_sets=more)), "it grew by one that was not"
+    records.of(job.uid).on(Event.RELEASED)
+    assert stops.too_soon(None, reservation), "what it had when it ran before says nothing"
+
+
+def test_the_room_of_a_gang_that_only_a_member_runs_is_free_at_once() -> None:
+    world, records = World(), GangRecords()
+    stops, job = stops_of(world, records), world.waits("train", pods=2, for_a_member=True)
+    reservation = world.admits(job)
+    stops.changed(job.uid)
+    assert stops.too_soon(None, reservation), "it is not known to run"
+    records.of(job.uid).on(Event.READ_RUNNING)
+    stops.changed(job.uid)
+    assert not stops.too_soon(None, reservation)
 
 
 @pytest.mark.parametrize("began", ["its reservation", "its start", "the term"])

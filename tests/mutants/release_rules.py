@@ -1,0 +1,82 @@
+"""Rule 8: what a gang holds is given away only when it has no pod, and none is on its way."""
+
+from typing import Final
+
+from tests.mutants.mutant import UNIT, Mutant
+
+ASSESS: Final = "webhook/controllers/gangs/assess.py"
+GATED_PODS: Final = "webhook/controllers/gangs/gated_pods.py"
+RECOVERY: Final = "webhook/controllers/ledger/recovery.py"
+GATED_PODS_TESTS: Final = f"{UNIT}/controllers/gangs/test_gated_pods.py"
+ASSESS_TESTS: Final = f"{UNIT}/controllers/gangs/test_assess.py"
+STOPS_TESTS: Final = f"{UNIT}/controllers/gangs/test_stops.py"
+RECOVERY_TESTS: Final = f"{UNIT}/controllers/ledger/test_recovery.py"
+RULES_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_rules.py"
+STOPS: Final = "webhook/controllers/gangs/stops.py"
+
+RELEASE_MUTANTS: Final = (
+    Mutant(
+        "8",
+        "a rebuild waits for the pods of a job that is deleted meanwhile",
+        RECOVERY,
+        "            await self._let_leave()\n            if not",
+        "            if not",
+        RECOVERY_TESTS,
+    ),
+    Mutant(
+        "8",
+        "a finished gang holds its entry while pods are left",
+        ASSESS,
+        "return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING",
+        "return Step.RELEASE",
+        ASSESS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "a stopped gang of plain pods holds its entry while pods are left",
+        GATED_PODS,
+        "        return Step.NOTHING if let_go else Step.RELEASE\n",
+        "        return Step.RELEASE\n",
+        GATED_PODS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "that no pod is known proves nothing while the pods lag behind",
+        "webhook/controllers/gangs/pod_proof.py",
+        "        if self._gangs.of(uid).proved_gone:\n",
+        "        if True:\n",
+        RULES_TESTS,
+    ),
+    Mutant(
+        "8",
+        "of a job that is gone pods may be on their way",
+        STOPS,
+        "    return reservation.kind == POD_GROUP.key or (",
+        "    return job is None or reservation.kind == POD_GROUP.key or (",
+        STOPS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "of a job that is gone none is if all were there at once",
+        STOPS,
+        "        came = record.pods_seen >= sum(reservation.counts.values())\n",
+        "        came = record.pods_seen > 0\n",
+        STOPS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "a pod that is being deleted has a successor on its way",
+        STOPS,
+        "sum(pod.live and not pod.gated for pod in pods)",
+        "sum(not pod.gated for pod in pods)",
+        STOPS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "that a job has ended only its controller says",
+        STOPS,
+        "(finished and reservation.kind == JOB)",
+        "finished",
+        STOPS_TESTS,
+    ),
+)
