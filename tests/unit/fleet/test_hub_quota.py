@@ -202,7 +202,7 @@ async def test_a_job_of_no_queue_does_not_run_past_the_quota_of_a_hub_with_queue
         )
         (event,) = await events_of(world, "QueueMissing")
         assert event["involvedObject"]["name"] == "loose"
-        assert event["message"].endswith("Suspend it, then label it kueue.x-k8s.io/queue-name, or create it again")
+        assert event["message"].endswith("Suspend it, then label it tutti.dev/queue-name, or create it again")
         await world.hub.delete("Job", "queued")
         await world.hub.patch("Job", "loose", {"spec": {"suspend": True}})
         labels = plain_job("queued")["metadata"]["labels"]

@@ -166,7 +166,7 @@ def queue_missing(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str
     """Return the event that a job which names no queue is placed in no member, for the hub has queues; one an hour."""
     message = (
         "The hub has queues for this namespace, and the job names none, so it is offered to no member. Suspend it, "
-        f"then label it {names.QUEUE_LABELS[1]}, or create it again"
+        f"then label it {names.QUEUE_LABELS[0]}, or create it again"
     )
     told = {"reason": QUEUE_MISSING, "message": message, "type": "Warning"}
     return _of_job(kind, job, f"queue.{int(now // 3600)}", now) | told

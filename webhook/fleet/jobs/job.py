@@ -201,7 +201,7 @@ class FleetJob:
             return None
         if self._uncounted:
             # In a member it might wait in a default queue, and run past the hub's quota.
-            why = f"has queues for this namespace, and the job names none: suspend it, then label it {QUEUE_LABELS[1]}"
+            why = f"has queues for this namespace, and the job names none: suspend it, then label it {QUEUE_LABELS[0]}"
             self._refusals["the hub"] = why
             return None
         candidates = self._candidates(dispatch)
