@@ -23,6 +23,8 @@ PAST_FAILURES = (
     2587003395,
     # A copy that was proven to be gone between the list of a sweep and its turn in it.
     2587003171,
+    # A gang that failed while it was stopped, and that nobody else could have.
+    3130958822,
 )
 """Seeds of ``python -m tests.simulation.fleet`` that found something."""
 

@@ -132,7 +132,9 @@ async def test_a_member_that_may_not_have_it_is_not_asked_and_it_fails_without_w
         assert await world.members["b"].all("PyTorchJob") == []
 
 
-async def test_a_member_with_a_job_of_that_name_is_not_waited_for_when_it_has_failed() -> None:
+@asynccontextmanager
+async def only_a_may_have_it() -> AsyncIterator[Fleet]:
+    """Yield a fleet of two, in one of which the gang fails; in the other somebody else has a job of its name."""
     async with fleet("a", "b") as world:
         await fail_all(world.members["a"])
         theirs = pytorch_job()
@@ -141,7 +143,27 @@ async def test_a_member_with_a_job_of_that_name_is_not_waited_for_when_it_has_fa
         await world.members["b"].cluster.create(theirs)
         await world.hub.cluster.create(failover_policy())
         await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
+        yield world
+
+
+async def test_a_member_with_a_job_of_that_name_is_not_waited_for_when_it_has_failed() -> None:
+    async with only_a_may_have_it() as world:
         await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), TOLERATION + 25)
+
+
+async def test_one_that_was_stopped_after_it_had_failed_is_tried_there_again_once_it_goes_on() -> None:
+    """Or it would wait for the others for ever, be there any that may have it or not."""
+    async with only_a_may_have_it() as world:
+
+        async def is_nowhere() -> bool:
+            return dispatch_of(await world.hub.get("PyTorchJob", "pytorch-test") or {}).phase is DispatchPhase.NOWHERE
+
+        await asyncio.sleep(15)
+        assert not await is_nowhere()
+        await world.hub.patch("PyTorchJob", "pytorch-test", {"spec": {"runPolicy": {"suspend": True}}})
+        await world.until(is_nowhere)
+        await world.hub.patch("PyTorchJob", "pytorch-test", {"spec": {"runPolicy": {"suspend": False}}})
+        await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), TOLERATION + 60)
 
 
 @pytest.mark.parametrize("away", [20, 3600])

@@ -121,7 +121,10 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
 
 
 def recalled(dispatch: Dispatch, copy: Copy | None, why: str) -> Dispatch:
-    """Return a gang on its way out of its member; if its copy had failed it is noted that it did so there."""
+    """Return a gang on its way out of its member; if its copy had failed it is noted that it did so there.
+
+    ``copy`` is None also of one that was stopped in the hub: once it goes on it may be tried there again.
+    """
     failed = copy is not None and copy.uid == dispatch.copy_uid and copy.failed
     return dispatch.failed_over(why) if failed else dispatch.recalled(why)
 

@@ -47,7 +47,7 @@ from webhook.fleet.jobs.renaming import Renaming
 from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.stopped import Stopped
 from webhook.fleet.jobs.telling import Telling
-from webhook.fleet.members.copies import copy_made, stops_nobody, why_over, why_unwanted
+from webhook.fleet.members.copies import copy_made, is_stopped, stops_nobody, why_over, why_unwanted
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused
 from webhook.fleet.members.seen import News, Seen, news
 from webhook.fleet.members.shown import cleared
@@ -333,7 +333,8 @@ class FleetJob:
                         ended = recalled(dispatch, copy, f"it has ended in {dispatch.member}")
                         await self._delete(await self.own.write(job, ended), dispatch, found)
                 case HubStep.RECALL | HubStep.FAIL_OVER:
-                    leaves = recalled(dispatch, copy, await self._why_recalled(job, dispatch, copy))
+                    why = await self._why_recalled(job, dispatch, copy)
+                    leaves = recalled(dispatch, None if is_stopped(kind, job) else copy, why)
                     await self._delete(await self.own.write(job, leaves), dispatch, found)
                 case HubStep.DELETE:
                     await self._delete(job, dispatch, found)

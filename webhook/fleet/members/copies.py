@@ -73,8 +73,12 @@ def why_over(kind: JobKind, job: Mapping[str, Any]) -> str:
 
 def why_unwanted(kind: JobKind, job: Mapping[str, Any]) -> str:
     """Return, in words, why a job of the hub is not to run; nothing where it is."""
-    suspended = kind.suspend is not None and paths.find(job, kind.suspend) is True
-    return why_over(kind, job) or ("it is suspended in the hub" if suspended else "")
+    return why_over(kind, job) or ("it is suspended in the hub" if is_stopped(kind, job) else "")
+
+
+def is_stopped(kind: JobKind, job: Mapping[str, Any]) -> bool:
+    """Return whether a job of the hub is suspended there, and may go on."""
+    return not why_over(kind, job) and kind.suspend is not None and paths.find(job, kind.suspend) is True
 
 
 def stops_nobody(copy: Mapping[str, Any] | None) -> bool:
