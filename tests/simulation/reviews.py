@@ -1,6 +1,8 @@
 """Which requests the registrations of a simulated world send, and a webhook that refuses."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any, Final
 
 import orjson
@@ -12,6 +14,8 @@ from webhook.laboratory.simulated.admission.webhooks import Registration, Rule
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.laboratory.simulated.requests.selectors import compile_selector
 
+Review = Callable[[str, bytes], Awaitable[bytes]]
+"""A webhook: path and body of a review to its answer."""
 ACCOUNT: Final = User.service_account("tutti-system", "tutti-reconciler")
 EXEMPT: Final = compile_selector(
     {
@@ -28,6 +32,18 @@ async def refusal(_path: str, body: bytes) -> bytes:
     review = orjson.loads(body)
     status = {"code": 403, "message": "not as it is"}
     return orjson.dumps({**review, "response": {"uid": review["request"]["uid"], "allowed": False, "status": status}})
+
+
+def slow(seed: int, seconds: float) -> Review | None:
+    """Return a webhook of somebody else that lets all pass, but takes up to so long; None where that is no time."""
+    chance = Random(seed)
+
+    async def review(_path: str, body: bytes) -> bytes:
+        await asyncio.sleep(chance.uniform(0, seconds))
+        asked = orjson.loads(body)
+        return orjson.dumps({**asked, "response": {"uid": asked["request"]["uid"], "allowed": True}})
+
+    return review if seconds else None
 
 
 def by_others(request: Any) -> bool:
@@ -47,8 +63,12 @@ def joins_pod_group(request: Any) -> bool:
     return request["operation"] == "CREATE" and joins and "tutti.dev/gang" not in labels
 
 
-def registrations(review: Any, is_refused: Callable[[Any], bool]) -> tuple[Registration, ...]:
-    """Return Tutti's registrations, answered by ``review``, and another webhook's, which refuses what it is told to."""
+def registrations(
+    review: Review, is_refused: Callable[[Any], bool], slow_on_pods: Review | None = None
+) -> tuple[Registration, ...]:
+    """Return Tutti's registrations, answered by ``review``, and those of others: one that refuses what it is told to,
+    and one that is slow on pods, if there is one.
+    """
     every = frozenset({"*"})
     jobs = Rule(frozenset({"CREATE", "UPDATE"}), every, every, JOB_RESOURCES)
     scales = Rule(frozenset({"UPDATE"}), every, every, frozenset(f"{name}/scale" for name in JOB_RESOURCES))
@@ -57,10 +77,13 @@ def registrations(review: Any, is_refused: Callable[[Any], bool]) -> tuple[Regis
     fenced = compile_selector({"matchLabels": {"tutti.dev/fenced": "true"}})
 
     def hook(name: str, path: str, *rules: Rule, **more: Any) -> Registration:
-        options = {"namespace_selector": EXEMPT, "configuration": "tutti"} | more
-        return Registration(name, path.startswith("/mutate"), path, review, rules, **options)
+        options = {"namespace_selector": EXEMPT, "configuration": "tutti", "review": review} | more
+        return Registration(name, path.startswith("/mutate"), path, rules=rules, **options)
 
+    created = Rule(frozenset({"CREATE"}), frozenset({""}), every, frozenset({"pods"}))
+    slow_one = {"review": slow_on_pods, "configuration": "slow"}
     return (
+        *((hook("slow", "/slow", created, **slow_one),) if slow_on_pods else ()),
         hook("mutate-jobs", "/mutate/jobs", jobs, conditions=(by_others,)),
         hook("plain-pods", "/mutate/pods", pods, conditions=(joins_pod_group,)),
         hook("placed-pods", "/mutate/pods", pods, object_selector=gang),

@@ -29,6 +29,7 @@ LESS: Final[dict[str, Any]] = {
     "in_credits": False,
     "adopted": False,
     "refused": 0,
+    "slow_on_pods_seconds": 0.0,
     "ledger_lost": 0,
     "bugs": 0.0,
     "releases": 0,

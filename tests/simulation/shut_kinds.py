@@ -44,7 +44,6 @@ class ShutKinds:
         rng: Random,
         invariants: Invariants,
         create: Callable[[str], Awaitable[None]],
-        *,
         known_after: float,
     ) -> None:
         """``create`` makes a job of a kind; ``known_after`` seconds a watch may go on as if nothing had happened."""

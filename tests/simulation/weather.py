@@ -57,6 +57,8 @@ class Weather:
     """Chance that a CronJob controls a job."""
     refused: int = 0
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
+    slow_on_pods_seconds: float = 0.0
+    """How long another webhook takes at most to let a pod pass that a controller creates."""
     unlisted: int = 0
     """How often a kind can be listed by nobody for a while, in which our processes start again."""
     shut: int = 0

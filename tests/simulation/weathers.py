@@ -75,6 +75,7 @@ PAST_FAILURES = (
     ("rough with hostile tenants of all kinds", 3997258255),
     ("rough with hostile tenants and namespaces ungated", 3997258251),
     ("rough with orphans of adopted jobs", 610064873),
+    ("rough with pods reviewed slowly", 2361153475),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -108,7 +109,8 @@ watch said nothing, a late start after a write that was to void it and said only
 what was stored already, a note that a tenant had copied, a ledger that was
 taken away before there was one, a job that was gone, and one whose status its
 tenant wrote, a moment after their start, an owner in another namespace, an old job
-that was deleted half a second before the first ledger."""
+that was deleted half a second before the first ledger, a JobSet that was
+stopped while the pods that it lacked were being reviewed."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
@@ -137,6 +139,8 @@ WEATHERS = {
     "rough with a backup restored": (Weather(restored=True), 7),
     "calm with jobs refused and kept": (replace(CALM_WEATHER, refused=4, kept=0.5), 5),
     "rough with jobs refused and kept": (Weather(refused=4, kept=0.5), 7),
+    "calm with pods reviewed slowly": (replace(CALM_WEATHER, slow_on_pods_seconds=2.5), 3),
+    "rough with pods reviewed slowly": (Weather(slow_on_pods_seconds=2.5, long=0.5), 5),
     "calm with jobs of CronJobs": (replace(CALM_WEATHER, scheduled=0.5), 3),
     "rough with jobs of CronJobs": (Weather(scheduled=0.5, ledger_lost=1), 5),
     "calm with new policy": (replace(CALM_WEATHER, churn=12), 5),

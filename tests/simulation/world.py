@@ -129,9 +129,7 @@ class World:
         self.run_times = RunTimes(self.cluster, self.invariants, self.invariants.note)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
         ledger = lambda: self.invariants.ledger  # noqa: E731
-        self.shut_kinds = ShutKinds(
-            self.cluster, Random(self.seed), self.invariants, self.load.create_one, known_after=known_after
-        )
+        self.shut_kinds = ShutKinds(self.cluster, Random(self.seed), self.invariants, self.load.create_one, known_after)
         self.owners = Owners(self.cluster, Random(self.seed), self.load, ledger, self.invariants.note)
         self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
         if self.weather.hostile or self.weather.orphaned:
@@ -191,7 +189,8 @@ class World:
             self.invariants.gpus_max = None if self.weather.ungated else sum(NOMINAL_GPUS.values())
         if self.invariants.running is not None:
             self.invariants.running.take_stored(self.cluster.server.store)
-        self.cluster.server.admission.register(*reviews.registrations(self._review, self._is_refused))
+        slow = reviews.slow(self.seed, self.weather.slow_on_pods_seconds)
+        self.cluster.server.admission.register(*reviews.registrations(self._review, self._is_refused, slow))
         for number in range(2):
             self._start_webhook(f"webhook-{number}")
         for number in range(2):

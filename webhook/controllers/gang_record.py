@@ -131,8 +131,10 @@ class GangRecord:
     """Loop time at which its job was written to stop it, of a gang that is VOIDED."""
     proved_gone: bool = False
     """A list has shown that it has no pod left."""
-    pods_seen: int = 0
-    """The most pods that it had at once; all that it may have where only a member of a fleet creates them."""
+    whole_since: float = 0.0
+    """The ``since_seconds`` of a reservation of which its controller owed no pod when it was looked at last."""
+    left_seconds: float = 0.0
+    """Unix time at which its job was first seen to have ended, to be deleted or gone, or to be suspended to stop it."""
     writes: Writes = field(default_factory=Writes)
     rests_until: float = 0.0
     """Unix time before which nothing is due of it, should it not change: 0 until that is known."""
@@ -149,7 +151,7 @@ class GangRecord:
         if not (self.holds and after in _HOLDING):
             self.charged = None
             self.proved_gone = False
-            self.pods_seen = 0
+            self.whole_since = self.left_seconds = 0.0
             self.rests_until = 0.0
         if after is not Phase.WAITING:
             self.asked = None

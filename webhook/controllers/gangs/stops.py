@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from webhook import metrics
+from webhook.cluster.by_name import is_unlabelled
 from webhook.cluster.view import View
 from webhook.config import Start
 from webhook.controllers.gang_record import Event, GangRecord, GangRecords
@@ -82,19 +83,22 @@ class Stops:
         self._pods_ready.forget(siblings.name_of(reservation))
 
     def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
-        """Return whether pods could still come that were on their way when a gang, just started, was ended.
+        """Return whether pods could still come that were on their way when a gang was ended.
 
-        Of one that nobody stops none is, once all of them were there. The start may have been written long after the
-        reservation, as by a leader that took over; until this term began, another may have written it.
+        Of one that was whole when it was suspended or deleted, its controller had asked for none. One that was stopped
+        may not know that while it acts on the start, which may have been written long after the reservation, as by a
+        leader that took over; until this term began, another may have written it.
         """
-        record = self._gangs.of(reservation.uid)
-        came = record.pods_seen >= sum(reservation.counts.values())
-        if reservation.stopping is None and (came or _ended_by_itself(job, reservation)):
+        if reservation.stopping is None and _ended_by_itself(job, reservation):
             return False
-        now = self._now()
-        started = (reservation.since_seconds, record.started_seconds, self.term_seconds)
+        now, record = self._now(), self._gangs.of(reservation.uid)
+        since = [self.term_seconds]
+        if reservation.stopping is not None or not _goes(job):
+            since += (reservation.since_seconds, record.started_seconds)
+        if _has_left(job, reservation) and record.whole_since != reservation.since_seconds:
+            since.append(record.left_seconds or now)
         # A clock may have been ahead, or an earlier leader's: what is in the future says nothing.
-        return any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in started)
+        return any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in since)
 
     def forget(self, reservation: Reservation) -> None:
         """Drop what is remembered of an entry that is released; to be told before the engine is."""
@@ -206,20 +210,32 @@ class Stops:
         """Take note that a gang, its entry, its pods or its PodGroup changed: something may be due of it."""
         record = self._gangs.find(uid)
         if record is not None:
-            self._count_pods(record)
+            self._note_whole(record)
         if record is not None and record.rests_until:
             record.rests_until = 0.0
             self._pods_ready.changed(uid, self._now())
 
-    def _count_pods(self, record: GangRecord) -> None:
+    def _note_whole(self, record: GangRecord) -> None:
+        """Note whether the controller of a gang owes it pods, and when it was told to make no more."""
         job, held = self._view.jobs.get(record.uid), self._view.ledger.entries.get(record.uid)
-        if held is None or record.pods_seen >= (reserved := sum(held.counts.values())):
+        if held is None:
             return
-        if job is not None and job.for_a_member:
-            record.pods_seen = reserved
-            return
-        pods = self._view.fences.pods_of(held.namespace, record.uid)
-        record.pods_seen = max(record.pods_seen, sum(pod.live and not pod.gated for pod in pods))
+        if job is None or job.finished is not None or _has_left(job, held):
+            record.left_seconds = record.left_seconds or self._now()
+        else:
+            record.left_seconds = 0.0
+            record.whole_since = 0.0 if self._owes_pods(job, held, record) else held.since_seconds
+
+    def _owes_pods(self, job: JobRecord, held: Reservation, record: GangRecord) -> bool:
+        if job.for_a_member or gated_pods.is_pod_group(job) or (job.suspended and not record.started_seconds):
+            # Only a member makes them, nobody does, or nobody has told its controller to.
+            return False
+        if is_unlabelled(held):
+            # Nobody can count them; and they have to be looked for while they still say whose they are.
+            return False
+        done, live = job.given_back(held), self._view.fences.live_pods
+        counts = held.counts.items()
+        return any(live(held.namespace, held.uid, name) < count - done.get(name, 0) for name, count in counts)
 
     def rests(self, uid: str, now: float) -> bool:
         """Return whether ``if_due`` would find nothing: most gangs run, and nobody has to look at them every second."""
@@ -273,6 +289,15 @@ class Stops:
             job = self._view.jobs.get(other.uid)
             requeue = None if job is None else requeues.with_siblings(job, gone, why)
             self.gang(other, SIBLING_STOPPED, batch, requeue)
+
+
+def _goes(job: JobRecord | None) -> bool:
+    return job is None or job.deleting
+
+
+def _has_left(job: JobRecord | None, reservation: Reservation) -> bool:
+    """Return whether its controller is told, or will be, to make no more pods of a gang."""
+    return job is None or job.deleting or (job.suspended and reservation.stopping is not None)
 
 
 def _ended_by_itself(job: JobRecord | None, reservation: Reservation) -> bool:
