@@ -133,6 +133,8 @@ class GangRecord:
     """A list has shown that it has no pod left."""
     whole_since: float = 0.0
     """The ``since_seconds`` of a reservation of which its controller owed no pod when it was looked at last."""
+    lost_seconds: float = 0.0
+    """Unix time since when such a gang lacks pods after all, which were deleted; 0 while it lacks none."""
     left_seconds: float = 0.0
     """Unix time at which its job was first seen to have ended, to be deleted or gone, or to be suspended to stop it."""
     writes: Writes = field(default_factory=Writes)
@@ -151,7 +153,7 @@ class GangRecord:
         if not (self.holds and after in _HOLDING):
             self.charged = None
             self.proved_gone = False
-            self.whole_since = self.left_seconds = 0.0
+            self.whole_since = self.lost_seconds = self.left_seconds = 0.0
             self.rests_until = 0.0
         if after is not Phase.WAITING:
             self.asked = None

@@ -35,6 +35,8 @@ log = structlog.get_logger(__name__)
 ON_THEIR_WAY_SECONDS: Final = 5.0
 """A controller that acts on a start may create pods this long after it, unaware that the gang was stopped meanwhile;
 nothing that it reports tells then that it will not."""
+MOMENT_SECONDS: Final = 0.5
+"""So much later than that its pods are deleted we may read that their job is, which is why."""
 STOPPED_MAX: Final = 100
 """Gangs that are stopped in a row, some 10 ms."""
 JOB: Final = "Job.batch"
@@ -93,7 +95,7 @@ class Stops:
             return False
         now, record = self._now(), self._gangs.of(reservation.uid)
         since = [self.term_seconds]
-        if reservation.stopping is not None or not _goes(job):
+        if reservation.stopping is not None or not _goes(job) or record.lost_seconds:
             since += (reservation.since_seconds, record.started_seconds)
         if _has_left(job, reservation) and record.whole_since != reservation.since_seconds:
             since.append(record.left_seconds or now)
@@ -220,11 +222,23 @@ class Stops:
         job, held = self._view.jobs.get(record.uid), self._view.ledger.entries.get(record.uid)
         if held is None:
             return
+        now = self._now()
         if job is None or job.finished is not None or _has_left(job, held):
-            record.left_seconds = record.left_seconds or self._now()
+            if record.lost_seconds and not record.left_seconds and now - record.lost_seconds >= MOMENT_SECONDS:
+                record.whole_since = 0.0
+            record.left_seconds = record.left_seconds or now
+            return
+        record.left_seconds = 0.0
+        if not self._owes_pods(job, held, record):
+            record.whole_since, record.lost_seconds = held.since_seconds, 0.0
+        elif record.whole_since == held.since_seconds and not self._any_ended(held):
+            record.lost_seconds = record.lost_seconds or now
         else:
-            record.left_seconds = 0.0
-            record.whole_since = 0.0 if self._owes_pods(job, held, record) else held.since_seconds
+            record.whole_since = record.lost_seconds = 0.0
+
+    def _any_ended(self, held: Reservation) -> bool:
+        pods = self._view.fences.pods_of(held.namespace, held.uid)
+        return any(pod.terminal and not pod.terminating for pod in pods)
 
     def _owes_pods(self, job: JobRecord, held: Reservation, record: GangRecord) -> bool:
         if job.for_a_member or gated_pods.is_pod_group(job) or (job.suspended and not record.started_seconds):

@@ -10,7 +10,7 @@ from tests.unit.controllers.reporting.test_announce import Notes
 from tests.unit.visibility.world import World
 from webhook.config import Start
 from webhook.controllers.gang_record import Event, GangRecords
-from webhook.controllers.gangs.stops import ON_THEIR_WAY_SECONDS, Stops
+from webhook.controllers.gangs.stops import MOMENT_SECONDS, ON_THEIR_WAY_SECONDS, Stops
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger.record import Membership, Reservation
@@ -108,6 +108,19 @@ def test_the_room_of_a_gang_that_was_whole_is_free_as_soon_as_it_is_gone() -> No
     assert not gang.is_kept(), "they go because it is deleted"
 
 
+def test_the_room_of_a_whole_gang_is_free_at_once_though_its_job_is_read_to_be_gone_after_its_pods() -> None:
+    """The watches of both are apart; within seconds of its start its room is kept all the same."""
+    gang = Leaving()
+    gang.pod("a")
+    gang.pod("b")
+    gang.pod("a", terminating=True)
+    gang.pod("b", terminating=True)
+    gang.world.now += MOMENT_SECONDS / 2
+    assert not gang.goes()
+    gang.world.now = gang.reservation.since_seconds + 1
+    assert gang.is_kept()
+
+
 @pytest.mark.parametrize("lost", [{"terminating": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
 def test_the_room_of_a_gang_that_lacks_a_pod_is_kept_for_a_while_however_long_it_has_run(lost: dict[str, Any]) -> None:
     """Its controller may have asked for another in its stead, which another webhook is still looking at."""
@@ -115,6 +128,7 @@ def test_the_room_of_a_gang_that_lacks_a_pod_is_kept_for_a_while_however_long_it
     gang.pod("a")
     gang.pod("b")
     gang.pod("b", **lost)
+    gang.world.now += MOMENT_SECONDS if "terminating" in lost else 0
     assert gang.goes()
     gang.world.now += ON_THEIR_WAY_SECONDS / 2
     gang.stops.changed(gang.job.uid)
