@@ -97,7 +97,8 @@ class Stops:
         since = [self.term_seconds]
         if reservation.stopping is not None or not _goes(job) or record.lost_seconds:
             since += (reservation.since_seconds, record.started_seconds)
-        if _has_left(job, reservation) and record.whole_since != reservation.since_seconds:
+        started = record.started_seconds or reservation.since_seconds < self.term_seconds
+        if started and _has_left(job, reservation) and record.whole_since != reservation.since_seconds:
             since.append(record.left_seconds or now)
         # A clock may have been ahead, or an earlier leader's: what is in the future says nothing.
         return any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in since)

@@ -80,6 +80,7 @@ class Leaving:
         self.job = self.world.waits("train", pods=2, **facts)
         self.reservation = self.world.admits(self.job)
         self.records.of(self.job.uid).on(Event.READ_RUNNING)
+        self.records.of(self.job.uid).started_seconds = self.world.now
         self.world.now += 3600
 
     def pod(self, name: str, **facts: Any) -> None:
@@ -191,7 +192,11 @@ def test_a_leader_that_has_just_begun_keeps_the_room_of_what_is_gone() -> None:
 
 def test_the_room_of_a_gang_that_nobody_has_started_is_free_at_once() -> None:
     gang = Leaving()
+    gang.records.of(gang.job.uid).started_seconds = 0.0
+    assert not gang.goes(), "nor was it looked at before its job was gone"
+    gang = Leaving()
     gang.world.view.put_job(replace(gang.job, suspended=True, resource_version=gang.job.resource_version + 2))
+    gang.records.of(gang.job.uid).started_seconds = 0.0
     gang.stops.changed(gang.job.uid)
     assert not gang.goes()
     gang = Leaving()
@@ -215,12 +220,13 @@ def test_what_was_started_a_moment_ago_is_not_released_for_as_long_as_its_pods_m
     stopping = replace(world.admits(job), stopping="OnHold")
     ended = replace(stopping, stopping=None)
     assert not stops.too_soon(replace(job, finished="Succeeded"), ended), "what has ended by itself"
+    records.of(job.uid).started_seconds = world.now
     for gone in (None, replace(job, deleting=True), replace(job, finished="Succeeded", deleting=True)):
         assert stops.too_soon(gone, ended), "its controller may not know yet"
     forged = replace(ended, kind="PaddleJob.kubeflow.org")
     assert stops.too_soon(replace(job, finished="Succeeded"), forged)
     assert not stops.too_soon(None, replace(ended, kind=POD_GROUP.key)), "its pods are all that it was"
-    records.of(job.uid).whole_since = stopping.since_seconds
+    records.of(job.uid).whole_since, records.of(job.uid).started_seconds = stopping.since_seconds, 0.0
     if began != "its reservation":
         world.now += 60
         assert not stops.too_soon(job, stopping)
