@@ -9,10 +9,10 @@ GATED_PODS: Final = "webhook/controllers/gangs/gated_pods.py"
 RECOVERY: Final = "webhook/controllers/ledger/recovery.py"
 GATED_PODS_TESTS: Final = f"{UNIT}/controllers/gangs/test_gated_pods.py"
 ASSESS_TESTS: Final = f"{UNIT}/controllers/gangs/test_assess.py"
-STOPS_TESTS: Final = f"{UNIT}/controllers/gangs/test_stops.py"
+LATE_PODS_TESTS: Final = f"{UNIT}/controllers/gangs/test_late_pods.py"
 RECOVERY_TESTS: Final = f"{UNIT}/controllers/ledger/test_recovery.py"
 RULES_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_rules.py"
-STOPS: Final = "webhook/controllers/gangs/stops.py"
+LATE_PODS: Final = "webhook/controllers/gangs/late_pods.py"
 
 RELEASE_MUTANTS: Final = (
     Mutant(
@@ -50,41 +50,41 @@ RELEASE_MUTANTS: Final = (
     Mutant(
         "8",
         "of a job that is gone pods may be on their way",
-        STOPS,
+        LATE_PODS,
         "    return reservation.kind == POD_GROUP.key or (",
         "    return job is None or reservation.kind == POD_GROUP.key or (",
-        STOPS_TESTS,
+        LATE_PODS_TESTS,
     ),
     Mutant(
         "8",
         "a gang that lacked pods when it was stopped or deleted may be sent others",
-        STOPS,
+        LATE_PODS,
         "            since.append(record.left_seconds or now)\n",
         "            pass\n",
-        STOPS_TESTS,
+        LATE_PODS_TESTS,
     ),
     Mutant(
         "8",
         "a gang was whole in this run, not in an earlier one",
-        STOPS,
+        LATE_PODS,
         "record.whole_since != reservation.since_seconds",
         "not record.whole_since",
-        STOPS_TESTS,
+        LATE_PODS_TESTS,
     ),
     Mutant(
         "8",
         "what a leader that has just begun sees may be of an earlier run",
-        STOPS,
+        LATE_PODS,
         "        since = [self.term_seconds]\n",
         "        since = []\n",
-        STOPS_TESTS,
+        LATE_PODS_TESTS,
     ),
     Mutant(
         "8",
         "that a job has ended only its controller says",
-        STOPS,
-        "(finished and reservation.kind == JOB)",
+        LATE_PODS,
+        "(finished and reservation.kind == JOB.key)",
         "finished",
-        STOPS_TESTS,
+        LATE_PODS_TESTS,
     ),
 )

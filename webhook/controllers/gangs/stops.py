@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 
 from webhook import metrics
-from webhook.cluster.by_name import is_unlabelled
 from webhook.cluster.view import View
 from webhook.config import Start
-from webhook.controllers.gang_record import Event, GangRecord, GangRecords
+from webhook.controllers.gang_record import Event, GangRecords
 from webhook.controllers.gangs import gated_pods, requeues, siblings
+from webhook.controllers.gangs.late_pods import LatePods
 from webhook.controllers.gangs.pods_ready import PodsReady
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
@@ -27,20 +27,12 @@ from webhook.core.pod_group import ensemble
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.eviction import PREEMPTED, SIBLING_STOPPED, START_TIMEOUT
 from webhook.core.scheduler.plan import Plan
-from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord, Requeue
 
 log = structlog.get_logger(__name__)
 
-ON_THEIR_WAY_SECONDS: Final = 5.0
-"""A controller that acts on a start may create pods this long after it, unaware that the gang was stopped meanwhile;
-nothing that it reports tells then that it will not."""
-MOMENT_SECONDS: Final = 0.5
-"""So much later than that its pods are deleted we may read that their job is, which is why."""
 STOPPED_MAX: Final = 100
 """Gangs that are stopped in a row, some 10 ms."""
-JOB: Final = "Job.batch"
-"""The kind of which only the API server's own controllers write the status."""
 REMEMBERED_SECONDS: Final = 600.0
 """How long the place of plain pods that were all deleted is kept for others in their stead, after its back-off."""
 
@@ -64,14 +56,14 @@ class Stops:
         self._engine = engine
         self._announcer = announcer
         self._pods_ready = PodsReady(start)
+        self.late_pods = LatePods(view, gangs, now)
+        """To be asked before anything is released."""
         self._now = now
         self._on_change = on_change
         self._gangs = gangs
         self._owed: dict[str, tuple[Requeue, float]] = {}
         """By uid of gangs of plain pods that were all deleted: what none was left to bear, and until when it counts. It
         outlives their record."""
-        self.term_seconds = 0.0
-        """Unix time since when this process leads."""
         self._looked_at = 0.0
         """Unix time of the last look."""
         self._looked: set[str] = set()
@@ -83,25 +75,6 @@ class Stops:
         """Restart the clock of a gang."""
         self._gangs.of(reservation.uid).rests_until = 0.0
         self._pods_ready.forget(siblings.name_of(reservation))
-
-    def too_soon(self, job: JobRecord | None, reservation: Reservation) -> bool:
-        """Return whether pods could still come that were on their way when a gang was ended.
-
-        Of one that was whole when it was suspended or deleted, its controller had asked for none. One that was stopped
-        may not know that while it acts on the start, which may have been written long after the reservation, as by a
-        leader that took over; until this term began, another may have written it.
-        """
-        if reservation.stopping is None and _ended_by_itself(job, reservation):
-            return False
-        now, record = self._now(), self._gangs.of(reservation.uid)
-        since = [self.term_seconds]
-        if reservation.stopping is not None or not _goes(job) or record.lost_seconds:
-            since += (reservation.since_seconds, record.started_seconds)
-        started = record.started_seconds or reservation.since_seconds < self.term_seconds
-        if started and _has_left(job, reservation) and record.whole_since != reservation.since_seconds:
-            since.append(record.left_seconds or now)
-        # A clock may have been ahead, or an earlier leader's: what is in the future says nothing.
-        return any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in since)
 
     def forget(self, reservation: Reservation) -> None:
         """Drop what is remembered of an entry that is released; to be told before the engine is."""
@@ -213,44 +186,10 @@ class Stops:
         """Take note that a gang, its entry, its pods or its PodGroup changed: something may be due of it."""
         record = self._gangs.find(uid)
         if record is not None:
-            self._note_whole(record)
+            self.late_pods.note(record)
         if record is not None and record.rests_until:
             record.rests_until = 0.0
             self._pods_ready.changed(uid, self._now())
-
-    def _note_whole(self, record: GangRecord) -> None:
-        """Note whether the controller of a gang owes it pods, and when it was told to make no more."""
-        job, held = self._view.jobs.get(record.uid), self._view.ledger.entries.get(record.uid)
-        if held is None:
-            return
-        now = self._now()
-        if job is None or job.finished is not None or _has_left(job, held):
-            if record.lost_seconds and not record.left_seconds and now - record.lost_seconds >= MOMENT_SECONDS:
-                record.whole_since = 0.0
-            record.left_seconds = record.left_seconds or now
-            return
-        record.left_seconds = 0.0
-        if not self._owes_pods(job, held, record):
-            record.whole_since, record.lost_seconds = held.since_seconds, 0.0
-        elif record.whole_since == held.since_seconds and not self._any_ended(held):
-            record.lost_seconds = record.lost_seconds or now
-        else:
-            record.whole_since = record.lost_seconds = 0.0
-
-    def _any_ended(self, held: Reservation) -> bool:
-        pods = self._view.fences.pods_of(held.namespace, held.uid)
-        return any(pod.terminal and not pod.terminating for pod in pods)
-
-    def _owes_pods(self, job: JobRecord, held: Reservation, record: GangRecord) -> bool:
-        if job.for_a_member or gated_pods.is_pod_group(job) or (job.suspended and not record.started_seconds):
-            # Only a member makes them, nobody does, or nobody has told its controller to.
-            return False
-        if is_unlabelled(held):
-            # Nobody can count them; and they have to be looked for while they still say whose they are.
-            return False
-        done, live = job.given_back(held), self._view.fences.live_pods
-        counts = held.counts.items()
-        return any(live(held.namespace, held.uid, name) < count - done.get(name, 0) for name, count in counts)
 
     def rests(self, uid: str, now: float) -> bool:
         """Return whether ``if_due`` would find nothing: most gangs run, and nobody has to look at them every second."""
@@ -304,21 +243,3 @@ class Stops:
             job = self._view.jobs.get(other.uid)
             requeue = None if job is None else requeues.with_siblings(job, gone, why)
             self.gang(other, SIBLING_STOPPED, batch, requeue)
-
-
-def _goes(job: JobRecord | None) -> bool:
-    return job is None or job.deleting
-
-
-def _has_left(job: JobRecord | None, reservation: Reservation) -> bool:
-    """Return whether its controller is told, or will be, to make no more pods of a gang."""
-    return job is None or job.deleting or (job.suspended and reservation.stopping is not None)
-
-
-def _ended_by_itself(job: JobRecord | None, reservation: Reservation) -> bool:
-    """Return whether nobody still creates pods of what has ended: its pods were all of it, or its controller says so.
-
-    The status of other kinds is also written by whoever has a role that is too wide.
-    """
-    finished = job is not None and job.finished is not None and not job.deleting
-    return reservation.kind == POD_GROUP.key or (finished and reservation.kind == JOB)

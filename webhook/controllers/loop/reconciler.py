@@ -197,7 +197,7 @@ class Reconciler:
         elif broken := await self._recovery.doubt(self._keeper.ledger):
             await self._recover(broken)
         assert self._keeper.ledger is not None
-        self._stops.term_seconds = self._now()
+        self._stops.late_pods.term_seconds = self._now()
         self._proof.expect()
         self._view.set_ledger(self._keeper.ledger)
         self._view.leads = True

@@ -48,7 +48,7 @@ class StepActions:
         """Add to ``batch`` what a gang's next step asks for."""
         match step:
             case Step.RELEASE if reservation is not None:
-                if self.stops.too_soon(job, reservation):
+                if self.stops.late_pods.may_come(job, reservation):
                     self.dirty.lagging.add(reservation.uid)
                 elif self.proof.holds(reservation.uid, reservation.kind, labelled=not is_unlabelled(reservation)):
                     self._release(reservation, batch)

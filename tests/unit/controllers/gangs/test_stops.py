@@ -1,24 +1,18 @@
 """What time brings to gangs that run: looking at them every second costs no more than there are."""
 
 from dataclasses import replace
-from typing import Any
-
-import pytest
 
 from tests.fuzz.costs import counted
 from tests.unit.controllers.reporting.test_announce import Notes
 from tests.unit.visibility.world import World
 from webhook.config import Start
 from webhook.controllers.gang_record import Event, GangRecords
-from webhook.controllers.gangs.stops import MOMENT_SECONDS, ON_THEIR_WAY_SECONDS, Stops
+from webhook.controllers.gangs.stops import Stops
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger.record import Membership, Reservation
-from webhook.core.model.gang import PodPrice
-from webhook.core.model.pods import PodRecord
 from webhook.core.reasons.eviction import START_TIMEOUT
 from webhook.jobs.kinds.registry import KINDS
-from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord
 
 GANGS = 1_000
@@ -69,173 +63,3 @@ def test_jobs_that_share_a_pod_group_are_looked_at_together_once_and_not_once_ea
     tick()
     assert {entry.stopping for entry in batch.put.values()} == {START_TIMEOUT}
     assert len(batch.put) == GANGS, "all of it is stopped, for want of its quorum"
-
-
-class Leaving:
-    """A gang that runs with pods of its own, and what is remembered of it."""
-
-    def __init__(self, **facts: Any) -> None:
-        self.world, self.records = World(), GangRecords()
-        self.stops = stops_of(self.world, self.records)
-        self.job = self.world.waits("train", pods=2, **facts)
-        self.reservation = self.world.admits(self.job)
-        self.records.of(self.job.uid).on(Event.READ_RUNNING)
-        self.records.of(self.job.uid).started_seconds = self.world.now
-        self.world.now += 3600
-
-    def pod(self, name: str, **facts: Any) -> None:
-        """Let a pod of it be seen."""
-        kept = PodRecord(name, self.job.namespace, name, 1, PodPrice(), self.job.uid, "main", node="node-1", **facts)
-        self.world.view.fences.put_pod(kept)
-        self.stops.changed(self.job.uid)
-
-    def goes(self) -> bool:
-        """Return whether its room is kept once its job is deleted."""
-        self.world.view.drop_job(self.job)
-        self.stops.changed(self.job.uid)
-        return self.is_kept()
-
-    def is_kept(self) -> bool:
-        return self.stops.too_soon(None, self.reservation)
-
-
-def test_the_room_of_a_gang_that_was_whole_is_free_as_soon_as_it_is_gone() -> None:
-    """Its controller owed it no pod."""
-    gang = Leaving()
-    gang.pod("a")
-    gang.pod("b")
-    assert not gang.goes()
-    gang.pod("a", terminating=True)
-    assert not gang.is_kept(), "they go because it is deleted"
-
-
-def test_the_room_of_a_whole_gang_is_free_at_once_though_its_job_is_read_to_be_gone_after_its_pods() -> None:
-    """The watches of both are apart; within seconds of its start its room is kept all the same."""
-    gang = Leaving()
-    gang.pod("a")
-    gang.pod("b")
-    gang.pod("a", terminating=True)
-    gang.pod("b", terminating=True)
-    gang.world.now += MOMENT_SECONDS / 2
-    assert not gang.goes()
-    gang.world.now = gang.reservation.since_seconds + 1
-    assert gang.is_kept()
-
-
-@pytest.mark.parametrize("lost", [{"terminating": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
-def test_the_room_of_a_gang_that_lacks_a_pod_is_kept_for_a_while_however_long_it_has_run(lost: dict[str, Any]) -> None:
-    """Its controller may have asked for another in its stead, which another webhook is still looking at."""
-    gang = Leaving()
-    gang.pod("a")
-    gang.pod("b")
-    gang.pod("b", **lost)
-    gang.world.now += MOMENT_SECONDS if "terminating" in lost else 0
-    assert gang.goes()
-    gang.world.now += ON_THEIR_WAY_SECONDS / 2
-    gang.stops.changed(gang.job.uid)
-    assert gang.is_kept()
-    gang.world.now += ON_THEIR_WAY_SECONDS / 2
-    gang.stops.changed(gang.job.uid)
-    assert not gang.is_kept()
-
-
-def test_the_room_of_a_gang_that_was_stopped_for_want_of_pods_is_kept_for_a_while_after_its_job_was_suspended() -> None:
-    """Such as of a JobSet: its own controller has seen that, and what makes the pods not yet."""
-    gang = Leaving()
-    gang.pod("a")
-    stopping = replace(gang.reservation, stopping=START_TIMEOUT)
-    gang.world.view.set_ledger(gang.world.view.ledger.amended(put=[stopping]))
-    suspended = replace(gang.job, suspended=True, resource_version=gang.job.resource_version + 2)
-    gang.world.view.put_job(suspended)
-    gang.stops.changed(gang.job.uid)
-    assert gang.stops.too_soon(suspended, stopping)
-    gang.world.now += ON_THEIR_WAY_SECONDS
-    gang.stops.changed(gang.job.uid)
-    assert not gang.stops.too_soon(suspended, stopping)
-
-
-def test_of_a_gang_that_has_ended_that_while_begins_with_its_end() -> None:
-    """Such as of one that failed, and is deleted some seconds later to be tried in another cluster."""
-    gang = Leaving()
-    gang.pod("a")
-    gang.world.view.put_job(replace(gang.job, finished="Failed", resource_version=gang.job.resource_version + 2))
-    gang.stops.changed(gang.job.uid)
-    gang.world.now += ON_THEIR_WAY_SECONDS - 1
-    assert gang.goes()
-    gang.world.now += 1
-    gang.stops.changed(gang.job.uid)
-    assert not gang.is_kept()
-
-
-def test_pods_that_will_not_run_again_are_not_missed() -> None:
-    gang = Leaving(reclaimed={"main": 1})
-    gang.pod("a")
-    assert not gang.goes()
-
-
-def test_what_an_earlier_run_of_a_gang_had_says_nothing_of_this_one() -> None:
-    gang = Leaving()
-    gang.pod("a")
-    gang.pod("b")
-    gang.reservation = replace(gang.reservation, since_seconds=gang.reservation.since_seconds + 60)
-    assert gang.goes()
-
-
-def test_a_leader_that_has_just_begun_keeps_the_room_of_what_is_gone() -> None:
-    """It may see pods of an earlier run."""
-    gang = Leaving()
-    gang.pod("a")
-    gang.pod("b")
-    gang.stops.term_seconds = gang.world.now
-    assert gang.goes()
-
-
-def test_the_room_of_a_gang_that_nobody_has_started_is_free_at_once() -> None:
-    gang = Leaving()
-    gang.records.of(gang.job.uid).started_seconds = 0.0
-    assert not gang.goes(), "nor was it looked at before its job was gone"
-    gang = Leaving()
-    gang.world.view.put_job(replace(gang.job, suspended=True, resource_version=gang.job.resource_version + 2))
-    gang.records.of(gang.job.uid).started_seconds = 0.0
-    gang.stops.changed(gang.job.uid)
-    assert not gang.goes()
-    gang = Leaving()
-    gang.world.view.put_job(replace(gang.job, suspended=True, resource_version=gang.job.resource_version + 2))
-    gang.records.of(gang.job.uid).started_seconds = gang.world.now
-    gang.stops.changed(gang.job.uid)
-    assert gang.goes(), "its start may have been stored since it was read"
-
-
-def test_the_room_of_a_gang_that_only_a_member_runs_is_free_at_once() -> None:
-    gang = Leaving(for_a_member=True)
-    gang.stops.changed(gang.job.uid)
-    assert not gang.goes()
-
-
-@pytest.mark.parametrize("began", ["its reservation", "its start", "the term"])
-def test_what_was_started_a_moment_ago_is_not_released_for_as_long_as_its_pods_may_be_on_their_way(began: str) -> None:
-    """A start may be written long after the reservation, as by a leader that took over."""
-    world, records = World(), GangRecords()
-    stops, job = stops_of(world, records), world.waits("train", pods=1)
-    stopping = replace(world.admits(job), stopping="OnHold")
-    ended = replace(stopping, stopping=None)
-    assert not stops.too_soon(replace(job, finished="Succeeded"), ended), "what has ended by itself"
-    records.of(job.uid).started_seconds = world.now
-    for gone in (None, replace(job, deleting=True), replace(job, finished="Succeeded", deleting=True)):
-        assert stops.too_soon(gone, ended), "its controller may not know yet"
-    forged = replace(ended, kind="PaddleJob.kubeflow.org")
-    assert stops.too_soon(replace(job, finished="Succeeded"), forged)
-    assert not stops.too_soon(None, replace(ended, kind=POD_GROUP.key)), "its pods are all that it was"
-    records.of(job.uid).whole_since, records.of(job.uid).started_seconds = stopping.since_seconds, 0.0
-    if began != "its reservation":
-        world.now += 60
-        assert not stops.too_soon(job, stopping)
-    if began == "its start":
-        records.of(job.uid).started_seconds = world.now
-    if began == "the term":
-        stops.term_seconds = world.now
-    assert stops.too_soon(job, stopping)
-    world.now -= 3600
-    assert not stops.too_soon(job, stopping), "a clock that was ahead says nothing"
-    world.now += 3600 + ON_THEIR_WAY_SECONDS
-    assert not stops.too_soon(job, stopping)

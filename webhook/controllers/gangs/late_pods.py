@@ -1,0 +1,107 @@
+"""Late pods: those that were on their way when their gang was stopped or deleted, and that are stored after it.
+
+A controller that acts on a start, or replaces a pod, may create one although the gang has been ended meanwhile, and
+another webhook may look at it for seconds. Its room is kept for as long as such pods may come. To a
+gang that was whole, none do: its controller had asked for none.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from webhook.cluster.by_name import is_unlabelled
+from webhook.cluster.view import View
+from webhook.controllers.gang_record import GangRecord, GangRecords
+from webhook.controllers.gangs import gated_pods
+from webhook.core.ledger.record import Reservation
+from webhook.jobs.kinds.shipped import JOB
+from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.jobs.reading.record import JobRecord
+
+ON_THEIR_WAY_SECONDS: Final = 5.0
+"""A controller that acts on a start may create pods this long after it, unaware that the gang was stopped meanwhile;
+nothing that it reports tells then that it will not."""
+MOMENT_SECONDS: Final = 0.5
+"""So much later than that its pods are deleted we may read that their job is, which is why."""
+
+
+class LatePods:
+    """Of each gang, whether pods may still come once it is ended; what it lacks is noted in its record."""
+
+    def __init__(self, view: View, gangs: GangRecords, now: Callable[[], float]) -> None:
+        self._view = view
+        self._gangs = gangs
+        self._now = now
+        self.term_seconds = 0.0
+        """Unix time since when this process leads."""
+
+    def may_come(self, job: JobRecord | None, reservation: Reservation) -> bool:
+        """Return whether pods of a gang that is ended could still come.
+
+        Of one that was whole when it was suspended or deleted, its controller had asked for none. One that was stopped
+        may not know that while it acts on the start, which may have been written long after the reservation, as by a
+        leader that took over; until this term began, another may have written it.
+        """
+        if reservation.stopping is None and _ended_by_itself(job, reservation):
+            return False
+        now, record = self._now(), self._gangs.of(reservation.uid)
+        since = [self.term_seconds]
+        if reservation.stopping is not None or not _goes(job) or record.lost_seconds:
+            since += (reservation.since_seconds, record.started_seconds)
+        started = record.started_seconds or reservation.since_seconds < self.term_seconds
+        if started and _has_left(job, reservation) and record.whole_since != reservation.since_seconds:
+            since.append(record.left_seconds or now)
+        # A clock may have been ahead, or an earlier leader's: what is in the future says nothing.
+        return any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in since)
+
+    def note(self, record: GangRecord) -> None:
+        """Note whether the controller of a gang owes it pods, and when it was told to make no more."""
+        job, held = self._view.jobs.get(record.uid), self._view.ledger.entries.get(record.uid)
+        if held is None:
+            return
+        now = self._now()
+        if job is None or job.finished is not None or _has_left(job, held):
+            if record.lost_seconds and not record.left_seconds and now - record.lost_seconds >= MOMENT_SECONDS:
+                record.whole_since = 0.0
+            record.left_seconds = record.left_seconds or now
+            return
+        record.left_seconds = 0.0
+        if not self._owes_pods(job, held, record):
+            record.whole_since, record.lost_seconds = held.since_seconds, 0.0
+        elif record.whole_since == held.since_seconds and not self._any_ended(held):
+            record.lost_seconds = record.lost_seconds or now
+        else:
+            record.whole_since = record.lost_seconds = 0.0
+
+    def _any_ended(self, held: Reservation) -> bool:
+        pods = self._view.fences.pods_of(held.namespace, held.uid)
+        return any(pod.terminal and not pod.terminating for pod in pods)
+
+    def _owes_pods(self, job: JobRecord, held: Reservation, record: GangRecord) -> bool:
+        if job.for_a_member or gated_pods.is_pod_group(job) or (job.suspended and not record.started_seconds):
+            # Only a member makes them, nobody does, or nobody has told its controller to.
+            return False
+        if is_unlabelled(held):
+            # Nobody can count them; and they have to be looked for while they still say whose they are.
+            return False
+        done, live = job.given_back(held), self._view.fences.live_pods
+        counts = held.counts.items()
+        return any(live(held.namespace, held.uid, name) < count - done.get(name, 0) for name, count in counts)
+
+
+def _goes(job: JobRecord | None) -> bool:
+    return job is None or job.deleting
+
+
+def _has_left(job: JobRecord | None, reservation: Reservation) -> bool:
+    """Return whether its controller is told, or will be, to make no more pods of a gang."""
+    return job is None or job.deleting or (job.suspended and reservation.stopping is not None)
+
+
+def _ended_by_itself(job: JobRecord | None, reservation: Reservation) -> bool:
+    """Return whether nobody still creates pods of what has ended: its pods were all of it, or its controller says so.
+
+    Only the API server's own controllers write the status of a Job; that of other kinds, also whoever has a role that
+    is too wide.
+    """
+    finished = job is not None and job.finished is not None and not job.deleting
+    return reservation.kind == POD_GROUP.key or (finished and reservation.kind == JOB.key)
