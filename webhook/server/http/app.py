@@ -91,7 +91,7 @@ class _Front:
             loop = asyncio.get_running_loop()
             started = loop.time()
             try:
-                async with asyncio.timeout(min(budget * 0.5, BODY_SECONDS_MAX)):
+                async with asyncio.timeout(min(budget, BODY_SECONDS_MAX)):
                     body = await request.read()
             except TimeoutError:
                 return 408, b""

@@ -190,6 +190,19 @@ async def test_07_slow_callers_are_let_go_and_hold_nobody_up(data: bytes) -> Non
         assert asyncio.get_running_loop().time() - started <= 5
 
 
+@pytest.mark.virtual_time
+async def test_a_body_that_comes_late_is_answered_while_its_caller_still_waits() -> None:
+    """An API server without processor time sends it long after the headers."""
+    body = review(job(queue=None))
+    async with served(ReviewHandler(view()), port=443) as web:
+        wire = await web.connect()
+        await wire.send(post(b"", Content_Length=str(len(body))))
+        await asyncio.sleep(1.5)
+        await wire.send(body)
+        assert (await wire.reply()).status == 200
+        wire.close()
+
+
 # -- 8 to 15: is it a review
 
 
