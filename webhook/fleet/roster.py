@@ -70,6 +70,10 @@ class Roster:
         self._started = False
         self._told = ""
         self._closing: set[asyncio.Task[None]] = set()
+        self._wanted: dict[str, Account] = {}
+        """Credentials that can be used, by what is named now."""
+        self._joining: dict[str, asyncio.Task[None]] = {}
+        """Beside the turns: a name that nobody answers to keeps no other from its new credentials."""
         hub.fleet.members_known = False
         self._tell(refused.values())
         for name, account in self._listed.items():
@@ -82,14 +86,18 @@ class Roster:
 
     async def run(self) -> None:
         """Follow until cancelled."""
-        while True:
-            for work in (self.look, self._report, self._warn):
-                try:
-                    await work()
-                except Exception:
-                    # What one member's credentials say must not end what all of them need.
-                    log.exception("fleet.broken")
-            await asyncio.sleep(FOLLOW_SECONDS if self._started else SOON_SECONDS)
+        try:
+            while True:
+                for work in (self.look, self._report, self._warn):
+                    try:
+                        await work()
+                    except Exception:
+                        # What one member's credentials say must not end what all of them need.
+                        log.exception("fleet.broken")
+                await asyncio.sleep(FOLLOW_SECONDS if self._started else SOON_SECONDS)
+        finally:
+            for task in self._joining.values():
+                task.cancel()
 
     async def look(self) -> None:
         """Make the members what is named now."""
@@ -101,7 +109,9 @@ class Roster:
         self._refused = {name: what for name, what in self._refused.items() if name in clusters or name in self._listed}
         found = await asyncio.gather(*(self._account_of(each) for each in clusters.values()))
         wanted = {name: account for name, account in zip(clusters, found, strict=True) if account is not None}
-        await asyncio.gather(*(self._take(name, account) for name, account in {**wanted, **self._listed}.items()))
+        self._wanted = {**wanted, **self._listed}
+        for name, account in self._wanted.items():
+            self._take(name, account)
         for name in self._hub.fleet.members.keys() - self._listed.keys() - clusters.keys():
             log.info("fleet.left", member=name)
             self.known.pop(name, None)
@@ -110,9 +120,10 @@ class Roster:
         named = clusters.keys() | self._listed.keys() | self._unread
         if not self._started:
             # A cluster that cannot be reached may have gangs all the same.
-            self._hub.fleet.unswept |= named - self._hub.fleet.members.keys()
+            self._hub.fleet.has_to_sweep(named - self._hub.fleet.members.keys())
             self._hub.fleet.members_known = self._started = True
-        self._hub.fleet.unswept &= named
+        for name in self._hub.fleet.unswept.keys() - named:
+            del self._hub.fleet.unswept[name]
 
     async def _read_directory(self) -> None:
         """Take what each file says. One that is refused leaves its own member as it was, and every other alone."""
@@ -163,9 +174,9 @@ class Roster:
             why = f"has a {multikueue.KEY} that is not text"
         raise WrongInput((Problem("Secret", name, why, "create it with tutti fleet account"),))
 
-    async def _take(self, name: str, account: Account) -> None:
-        """Use these credentials for a member, which joins if it is new."""
-        if self.known.get(name) == account:
+    def _take(self, name: str, account: Account) -> None:
+        """Use these credentials for a member; one that is new joins, once it has answered if the hub runs already."""
+        if self.known.get(name) == account or name in self._joining:
             return
         member = self._hub.fleet.members.get(name)
         try:
@@ -179,15 +190,31 @@ class Roster:
             self._close_later(Member(name, member.reach(api)))
             log.info("fleet.credentials_changed", member=name)
             return
-        if self._started:
-            try:
-                await self._check(Member(name, api))
-            except NoAnswer as error:
+        if not self._started:
+            self._join(name, account, api)
+            return
+        self._joining[name] = task = asyncio.get_running_loop().create_task(self._join_checked(name, account, api))
+        task.add_done_callback(lambda _: self._joining.pop(name))
+
+    async def _join_checked(self, name: str, account: Account, api: Api) -> None:
+        """Let a name be a member that answers, if it is still named with these credentials by then."""
+        try:
+            await self._check(Member(name, api))
+        except NoAnswer as error:
+            if name in self._wanted:
                 self._refuse(name, multikueue.not_connected(shortened(str(error), REASON_CHARACTERS)))
-                await api.close()
+        except Exception:
+            log.exception("fleet.broken", member=name)
+        else:
+            if self._wanted.get(name) == account:
+                self._join(name, account, api)
                 return
+        await api.close()
+
+    def _join(self, name: str, account: Account, api: Api) -> None:
         self.known[name] = account
         self._refused.pop(name, None)
+        self._conditions.pop(name, None)
         self._hub.join(name, api)
         log.info("fleet.joined", member=name)
 

@@ -217,6 +217,29 @@ async def test_a_new_token_is_taken_within_five_seconds_and_an_open_offer_stands
         await it.whole.until(lambda: it.whole.over("Job", "second"), 90)
 
 
+async def test_new_tokens_are_taken_in_time_while_a_name_is_added_that_nobody_answers_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, "a", "b", first=kubeconfig("a-0")) as it:
+        await it.says("clusterqueues", "cluster-queue", "True", "Ready")
+        reach = it.members._reach
+
+        def reached(account: Account) -> Api:
+            api = reach(account)
+            if account.token == "b":
+                assert isinstance(api, SimulatedApi)
+                api.freeze()
+            return api
+
+        monkeypatch.setattr(it.members, "_reach", reached)
+        (tmp_path / "hole").write_text(kubeconfig("b"))
+        for number in range(1, 6):
+            await asyncio.sleep(3.3)
+            await it.put_secret(kubeconfig(f"a-{number}"))
+            await asyncio.sleep(3)
+            assert f"a-{number}" in it.asked
+
+
 async def phases(whole: Fleet, wanted: list[str]) -> bool:
     return sorted(str(dispatch_of(job).phase) for job in await whole.hub.all("Job")) == wanted
 
