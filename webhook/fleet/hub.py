@@ -74,7 +74,8 @@ class Hub:
     ) -> None:
         self.kinds = {each.feed: each for kind in kinds.values() if kind.dispatchable for each in kind.every_version}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
-        self.fleet = Fleet(api, reached, clock, unswept=set(reached))
+        self.fleet = Fleet(api, reached, clock)
+        self.fleet.has_to_sweep(reached)
         self._rng = rng
         self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
         self._propagations = watching.propagations(api, self._propagation_changed, rng=rng)
@@ -134,7 +135,7 @@ class Hub:
     def join(self, name: str, api: Api) -> Member:
         """Take in a new member, which is swept before anything is offered (rule P4)."""
         member = self.fleet.members[name] = Member(name, api, hides_neighbours=self._hides_neighbours)
-        self.fleet.unswept.add(name)
+        self.fleet.has_to_sweep([name])
         if self._dead_man is not None:
             self._dead_man.join(name)
         self._begin(member)
@@ -144,7 +145,7 @@ class Hub:
         """Stop asking a member, and return it; gangs that it has wait until it is back or declared lost (rule P3)."""
         if (following := self._following.pop(name, None)) is not None:
             following.cancel()
-        self.fleet.unswept.discard(name)
+        self.fleet.unswept.pop(name, None)
         self.fleet.silent.discard(name)
         self.fleet.apart.pop(name, None)
         self._delayed.pop(name, None)
@@ -239,7 +240,7 @@ class Hub:
             self._lost_read_since = self.fleet.set_backs
             self.fleet.lost_once = {name: when for name, when in noted.items() if before.get(name) != when}
         for name in self.fleet.lost.keys() - before.keys():
-            self.fleet.unswept |= {name} & self.fleet.members.keys()
+            self.fleet.has_to_sweep({name} & self.fleet.members.keys())
             log.warning("fleet.lost", member=name)
 
     async def _notice_set_back(self) -> None:
@@ -263,12 +264,13 @@ class Hub:
             log.error("fleet.another_hub", was=self.fleet.uid, found=found)
             raise AnotherHub(f"the hub's address led to the cluster {self.fleet.uid}, and leads to {found}")
 
-    def _changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
-        """Take in what a watch has shown of the hub's own jobs."""
+    def _changed(self, kind: str, old: Seen | None, new: Seen | None, listed: bool) -> None:
+        """Take in what a list or a watch has shown of the hub's own jobs."""
         if new is not None:
             which = (kind, new.namespace, new.name)
             if (job := self._jobs.get(which)) is None:
                 job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
+                job.own.came_after = 0 if listed else self.fleet.sweeps_due
             job.own.is_shown(new.job)
             if new.untouched and not (self._suspends or self._propagations_changed):
                 job.rests_until = asyncio.get_running_loop().time() + REST_SECONDS
@@ -372,6 +374,7 @@ class Hub:
         expected = {which for which, job in self._jobs.items() if job.own.runs_in(member.name)}
         with member.one_cluster():
             cluster, copies = await member.cluster(), await member.copies(self.kinds.values(), self.fleet.uid)
+        self.fleet.is_swept(member.name, cluster)
         for found in copies:
             which = (found.kind.feed, found.namespace, found.name)
             if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
@@ -399,7 +402,7 @@ class Hub:
         )
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if wanted and strays.swept(verdicts) and wanted == self._sweep_wanted(member):
-            await self._note_swept(member)
+            await self._note_swept(member, cluster)
         if not member.knows_permits or member.health.trouble:
             await member.check()
 
@@ -409,17 +412,17 @@ class Hub:
         with member.one_cluster():
             return await member.leftovers(known) if known else set()
 
-    async def _note_swept(self, member: Member) -> None:
+    async def _note_swept(self, member: Member, cluster: str) -> None:
         set_backs = self.fleet.set_backs
         if when := self.fleet.lost.get(member.name):
             await lost.came_back(self.fleet.api, member.name, when)
             await self._read_lost()
         if set_backs == self.fleet.set_backs:
-            self.fleet.unswept.discard(member.name)
+            self.fleet.unswept.pop(member.name, None)
+            self.fleet.swept.setdefault(member.name, set()).add(cluster)
             self._delayed.pop(member.name, None)
             log.info("fleet.swept", member=member.name)
-            if self.fleet.complete:
-                self._again_seconds = 0.0
+            self._again_seconds = 0.0
 
     def _sweep_wanted(self, member: Member) -> tuple[int, str] | None:
         """Return since when a member has to be swept before anything is offered, in whatever form; None: it is."""

@@ -39,23 +39,27 @@ _PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 
 
 def own_jobs(
-    api: Api, kind: JobKind, on_change: Callable[[str, Seen | None, Seen | None], None], *, rng: Random
+    api: Api, kind: JobKind, on_change: Callable[[str, Seen | None, Seen | None, bool], None], *, rng: Random
 ) -> Informer[Seen]:
-    """Return a watch of the hub's jobs of a kind, those that it places."""
+    """Return a watch of the hub's jobs of a kind, those that it places.
+
+    ``on_change`` is also told whether a list has shown it: then it may have been there for long.
+    """
 
     def decode(raw: bytes) -> Seen | None:
         job = orjson.loads(raw)
         return own_job(kind, raw, job) if placed_by_hub(kind, job) else None
 
-    return Informer(
+    informer = Informer(
         api,
         collection_path(kind),
         decode,
         rng=rng,
         name=f"hub {kind.plural}",
-        on_change=lambda old, new: on_change(kind.feed, old, new),
         missing_retry_seconds=UNSERVED_SECONDS,
     )
+    informer.subscribe(lambda old, new: on_change(kind.feed, old, new, informer.listing))
+    return informer
 
 
 def propagations(

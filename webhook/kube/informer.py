@@ -173,6 +173,11 @@ class Informer(Generic[R]):
         """The newest resourceVersion seen: everything up to it is in ``records``."""
         return self._machine.position
 
+    @property
+    def listing(self) -> bool:
+        """Changes that are told now were shown by a list, not by a watch."""
+        return self._machine.listing
+
     def subscribe(self, listener: Callable[[R | None, R | None], None]) -> None:
         """Call ``listener(old, new)`` at every change from now on; ``new`` is None when the object is gone."""
         self._listeners.append(listener)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.members.copies import dispatch_of
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
@@ -28,6 +29,26 @@ async def test_a_gang_whose_members_name_leads_elsewhere_stays_and_its_owner_is_
         await world.hub.delete(*SEED)
         await asyncio.sleep(90)
         assert dispatch_of(await world.hub.get(*SEED) or {}).waits == "", "the other cluster says nothing of it"
+
+
+async def test_another_cluster_by_the_name_of_a_member_is_offered_nothing_before_it_was_swept() -> None:
+    """It may have copies of this hub from another time."""
+    async with fleet("a") as world, fleet("b", "c") as others:
+        await asyncio.sleep(5)
+        shared = world.running_hub.fleet
+        shared.members["a"].reach(others.members["c"].cluster.api(HUB_ACCOUNT))
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        was_unswept = False
+        while dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.NOWHERE:
+            was_unswept = was_unswept or "a" in shared.unswept
+            await asyncio.sleep(0.02)
+        assert was_unswept
+        assert "a" not in shared.unswept
+        await world.until(lambda: runs_there(others), 15)
+
+
+async def runs_there(others: Fleet) -> bool:
+    return await others.places(*SEED) == ["c"]
 
 
 @pytest.mark.parametrize("looked_at_soon", [False, True])

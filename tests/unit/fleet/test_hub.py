@@ -327,11 +327,16 @@ async def test_a_hub_whose_cluster_is_set_back_while_it_runs_finds_its_gangs_aga
         assert await world.empty("PyTorchJob")
 
 
-async def test_a_hub_that_is_set_back_by_less_than_is_written_at_once_begins_again_too() -> None:
+@pytest.mark.parametrize("listed", [True, False], ids=["listed", "created since the hub began"])
+async def test_a_hub_that_is_set_back_by_less_than_is_written_at_once_begins_again_too(*, listed: bool) -> None:
     async with fleet("a", "b", starts=False) as world:
+        if not listed:
+            world.start()
+            await asyncio.sleep(5)
         await world.hub.cluster.create(pytorch_job(runtime="90s"))
         backup = world.hub.cluster.server.store.backup()
-        world.start()
+        if listed:
+            world.start()
         await runs_in(world, 3, 0)
         world.links["a"].freeze()
         world.hub.cluster.restore(backup)

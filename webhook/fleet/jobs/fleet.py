@@ -1,7 +1,8 @@
 """What all jobs of one hub share: its members, and what is known of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
@@ -19,6 +20,8 @@ from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)
 
+_UNSWEPT: Final = "does not answer, and may have it from before this hub began"
+
 
 @dataclass
 class Fleet:
@@ -32,8 +35,13 @@ class Fleet:
     """Of the offers of this process: no other process of this hub has the same. 0 until the hub's cluster answers."""
     uid: str = ""
     """Of the hub's kube-system."""
-    unswept: set[str] = field(default_factory=set)
-    """Members to be swept before anything is offered (rule P4), but for those that were declared lost."""
+    unswept: dict[str, int] = field(default_factory=dict)
+    """Members to be swept before anything is offered (rule P4), but for those that were declared lost; each with its
+    ``sweeps_due`` then: jobs that came after it have nothing there, and need not wait."""
+    sweeps_due: int = 0
+    """How often members came to be swept."""
+    swept: dict[str, set[str]] = field(default_factory=dict)
+    """The clusters that were, by the names that led to them."""
     lost: Mapping[str, str] = field(default_factory=dict)
     """Members that were declared lost, and when: nothing is offered to them until they are swept."""
     lost_once: Mapping[str, str] = field(default_factory=dict)
@@ -109,23 +117,55 @@ class Fleet:
             return None
         return copy if copy.permitted else None
 
+    def has_to_sweep(self, members: Iterable[str]) -> None:
+        """Offer no job that is there by now before these members were swept."""
+        self.sweeps_due += 1
+        self.unswept |= dict.fromkeys(members, self.sweeps_due)
+
+    def is_swept(self, member: str, cluster: str) -> bool:
+        """Return whether a member was swept, and this is the cluster that was.
+
+        A name that leads to another cluster is swept like a new one (rule P5).
+        """
+        if member not in self.unswept and cluster not in self.swept.get(member, ()):
+            log.warning("fleet.another_cluster", member=member, cluster=cluster)
+            self.has_to_sweep([member])
+        return member not in self.unswept
+
     def begin_again(self, version: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
         log.error("fleet.set_back", version=version)
-        self.unswept |= set(self.members)
+        self.has_to_sweep(self.members)
         self.epoch = max(self.epoch + 1, int(self.clock.now()))
         self.set_backs += 1
 
     @property
     def complete(self) -> bool:
         """Whether all is known that may run anywhere."""
-        return self.members_known and self.unswept <= self._lost_now
+        return self.members_known and self.unswept.keys() <= self._lost_now
 
-    def apart_in(self, job: JobName) -> dict[str, str]:
-        """Return the members, each with why, in which something may run of one job that no record speaks of."""
+    def left_in(self, job: JobName, came_after: int) -> dict[str, str]:
+        """Return the members, each with why, in which something may run of one job that no record speaks of.
+
+        ``came_after``: how many ``sweeps_due`` there had been when it was created. Of a member that answers, and so is
+        swept in a moment, nothing needs to be said.
+        """
         lost = self._lost_now
-        return {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in lost}
+        unswept = {name for name, due in self.unswept.items() if due > came_after} - lost
+        left = {name: _UNSWEPT if self._is_silent(name) else "" for name in unswept}
+        return left | {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in lost}
+
+    def _is_silent(self, name: str) -> bool:
+        return name not in self.members or bool(self.members[name].health.failure)
 
     @property
     def _lost_now(self) -> set[str]:
         return {name for name, when in self.lost.items() if self.lost_once.get(name) != when}
+
+
+def told_of(left_in: Mapping[str, str], member: str) -> dict[str, str]:
+    """Return why a gang is not in each member, where something of it may be left in some; ``member`` has its offer."""
+    told = {name: why for name, why in left_in.items() if why}
+    if not told or member in ("", *told):
+        return told
+    return {**told, member: "; ".join(f"{name} {why}" for name, why in sorted(told.items()))}

@@ -38,7 +38,7 @@ from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
 from webhook.fleet.jobs.asking.refusal import Refusal
 from webhook.fleet.jobs.events import QUEUE_MISSING, queue_missing
-from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.fleet import Fleet, told_of
 from webhook.fleet.jobs.granted import Granted
 from webhook.fleet.jobs.leaving import Leaving
 from webhook.fleet.jobs.own import OwnJob
@@ -139,7 +139,8 @@ class FleetJob:
         self._uncounted = not named and self._fleet.set_up.has_queues(self.namespace)
         target = await self._target(wish, dispatch, found, ahead)
         after = await self._after_failure(wish, dispatch, found)
-        moves, complete = target is not None, self._fleet.complete and not self._fleet.apart_in(self._which)
+        unsure = self._left_in() or (target is not None and not self._fleet.is_swept(target.member, target.cluster))
+        moves, complete = target is not None, self._fleet.members_known and not unsure
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         try:
             if name := self._renaming.due(dispatch, sight):
@@ -171,10 +172,8 @@ class FleetJob:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     async def _look(self, member: str, phase: DispatchPhase = DispatchPhase.NOWHERE) -> Look | None:
-        if member not in self._fleet.members:
-            return None
         try:
-            return await self._fleet.members[member].look(self._kind, self.namespace, self.name, phase)
+            return await self._fleet.member(member).look(self._kind, self.namespace, self.name, phase)
         except NoAnswer as error:
             log.debug("fleet.no_answer", error=str(error))
             return None
@@ -206,10 +205,8 @@ class FleetJob:
             return None
         candidates = self._candidates(dispatch)
         self._never = bool(candidates) and candidates <= self.choice.never and not self._fleet.silent
-        if left_in := self._fleet.apart_in(self._which):
+        if left_in := told_of(self._left_in(), dispatch.member):
             self._refusals |= left_in
-            if dispatch.member and dispatch.member not in left_in:
-                self._refusals[dispatch.member] = "; ".join(f"{name} {why}" for name, why in sorted(left_in.items()))
             return None
         if dispatch.member and dispatch.member not in self._fleet.members:
             self._refusals[dispatch.member] = "is not a member of this hub"
@@ -228,6 +225,9 @@ class FleetJob:
             if (member := self._fleet.members.get(name)) is not None and not member.health.failure:
                 self.choice.unfit(name)
         return None
+
+    def _left_in(self) -> dict[str, str]:
+        return self._fleet.left_in(self._which, self.own.came_after)
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""

@@ -69,6 +69,24 @@ def test_a_record_that_is_set_back_places_nothing_twice(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(WALKS))
+def test_a_gang_that_comes_after_a_set_back_waits_for_no_member_that_is_silent(seed: int) -> None:
+    world, chance = World(), Random(seed)
+    whole(world)
+    world.back_up()
+    world.set_back()
+    world.cut.add("c")
+    world.submit_again("one")
+    for _ in range(100):
+        world.walk(chance, 20, faults=0.0, sweep=1.0)
+        if world.jobs["one"].over:
+            break
+    assert world.jobs["one"].over
+    assert world.unswept.keys() == {"c"}
+    world.walk(chance, MOVES // 10)
+    whole(world)
+
+
+@pytest.mark.parametrize("seed", range(WALKS))
 def test_a_permit_that_lands_long_after_its_record_was_set_back_starts_nothing(seed: int) -> None:
     chance = Random(seed)
     for _ in range(20):

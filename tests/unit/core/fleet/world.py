@@ -48,6 +48,8 @@ class Job:
     runs: bool = True
     over: bool = False
     dispatch: Dispatch = NOWHERE
+    came_after: int = 0
+    """How often members had come to be swept when it was submitted."""
 
     @property
     def wish(self) -> Wish:
@@ -86,7 +88,9 @@ class World:
         self.cut: set[str] = set()
         self.jobs = {job: Job(f"{job}-1") for job in JOBS}
         self.epoch = 1
-        self.unswept: set[str] = set()
+        self.unswept: dict[str, int] = {}
+        """Each with how often members had come to be swept then."""
+        self.sweeps_due = 0
         self.apart: dict[str, set[str]] = {name: set() for name in MEMBERS}
         """Jobs of which something was left in a member when it was swept, or not settled twice, and still is."""
         self.delayed: dict[str, set[str]] = {name: set() for name in MEMBERS}
@@ -132,7 +136,7 @@ class World:
         for job in JOBS:
             yield ("stop" if self.jobs[job].runs else "resume"), lambda job=job: self.toggle(job)
             if self.jobs[job].over and not self.jobs[job].dispatch.holds:
-                yield "submit again", lambda job=job: self._submit_again(job)
+                yield "submit again", lambda job=job: self.submit_again(job)
 
     def take(self, name: str, move: Callable[[], None]) -> None:
         self.counts[name] = self.counts.get(name, 0) + 1
@@ -161,7 +165,8 @@ class World:
             self.epoch += 1
             self.restored = True
             self.jobs = {job: replace(self.backup[job], version=self.jobs[job].version + 1) for job in JOBS}
-            self.unswept = set(MEMBERS)
+            self.sweeps_due += 1
+            self.unswept = dict.fromkeys(MEMBERS, self.sweeps_due)
             self.first_seen = {name: {} for name in MEMBERS}
 
     def swap(self, name: str) -> None:
@@ -203,7 +208,8 @@ class World:
         free = any(eligible(wish, mind.sights.get((name, job))) for name in others)
         after = AfterFailure.MOVE if free else AfterFailure.END
         apart = any(job in names for names in self.apart.values())
-        moves, complete = choice is not None, not self.unswept and not apart
+        unswept = any(due > known.came_after for due in self.unswept.values())
+        moves, complete = choice is not None, not unswept and not apart
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         self.counts[step] = self.counts.get(step, 0) + 1
         copy = None if sight is None else sight.copy
@@ -241,7 +247,7 @@ class World:
         start = MEMBERS.index(dispatch.member) + 1 if dispatch.member else 0
         for name in (*MEMBERS[start:], *MEMBERS[:start]):
             sight = mind.sights.get((name, job))
-            if name in dispatch.failed and set(dispatch.failed) < set(MEMBERS):
+            if name in self.unswept or (name in dispatch.failed and set(dispatch.failed) < set(MEMBERS)):
                 continue
             if sight is not None and eligible(wish, sight) and name != dispatch.member:
                 return name, sight.cluster
@@ -301,7 +307,7 @@ class World:
                 self._write(job, known, known.dispatch.adopted(copy.offer, name, there.cluster, copy.uid))
         self.apart[name] = apart | (left if name in self.unswept else before & left)
         if strays.swept(verdicts):
-            self.unswept.discard(name)
+            self.unswept.pop(name, None)
             delayed.clear()
 
     # -- writes -------------------------------------------------------------------------------------------------------
@@ -328,10 +334,11 @@ class World:
         known = self.jobs[job]
         self._store(job, known, replace(known, runs=not known.runs))
 
-    def _submit_again(self, job: str) -> None:
+    def submit_again(self, job: str) -> None:
         known = self.jobs[job]
         self.submitted += 1
-        self.jobs[job] = Job(f"{job}-{self.submitted + 1}", known.version + 1)
+        version, uid = known.version + 1, f"{job}-{self.submitted + 1}"
+        self.jobs[job] = Job(uid, version, came_after=self.sweeps_due)
 
     # -- what must hold after every stored write ----------------------------------------------------------------------
 
