@@ -6,6 +6,9 @@ room as it is. When all have said no, one is asked again, for room at the cost o
 while, in that member's queue. This is the member whose queue has booked the earliest start for the gang, if one has,
 otherwise the last. When each was asked so, the gang stays where it starts first, until that start was due.
 
+Where its policy has groups of members, those of the first are asked before those of the next, in either way. Nobody is
+stopped in the first group while there is room as it is in the second.
+
 A gang that was told no goes only to a member that has not said no in this round, so one round has no more offers than
 there are members, and one for room at the cost of others. Only room that frees adds one. Nobody waits for a member that
 does not answer, or that was found unfit when its turn came. Pure; what it remembers may be lost at any time.
@@ -57,6 +60,8 @@ class Choice:
         """Members that have said no in this round."""
         self._unfit: set[str] = set()
         """Members that were found in this round to answer, and not to be able to have it."""
+        self.ranks: Mapping[str, int] = {}
+        """By member, after how many groups of others it is asked, where the gang's policy has several."""
         self._free: str = ""
         """The member in which something has ended since it was last asked."""
         self.stops_others = False
@@ -158,15 +163,27 @@ class Choice:
             turn = turn[at + 1 :] + turn[:at]
         if told_no:
             turn = [name for name in turn if name not in self._asked]
-        return sorted(turn, key=lambda name: (name != self._free, name in self._asked))
+
+        def order(name: str) -> tuple[bool, int, bool]:
+            return name in self._asked and name != self._free, self._rank(name), name != self._free
+
+        return sorted(turn, key=order)
 
     def _first(self, current: str, members: Iterable[str]) -> str:
-        """Return the member to ask for room at the cost of others; of those that were not asked so yet, if any."""
+        """Return the member to ask for room at the cost of others; of those that were not asked so yet, if any.
+
+        Of these the preferred group is asked first. When all were, the gang stays where it starts first.
+        """
         all_of_them = list(members)
-        left = [name for name in all_of_them if name not in self._pressed] or all_of_them
+        left = [name for name in all_of_them if name not in self._pressed]
+        best = min(map(self._rank, left), default=0)
+        left = [name for name in left if self._rank(name) == best] or all_of_them
         # What the user wants may have changed since ``current`` was asked, so that it is none of them.
-        otherwise = current if current in all_of_them or not left else left[0]
+        otherwise = current if current in left or not left else left[0]
         return min(((self._starts[name], name) for name in left if name in self._starts), default=(0, otherwise))[1]
+
+    def _rank(self, member: str) -> int:
+        return self.ranks.get(member, 0)
 
     def word(self, member: str, refusals: dict[str, str]) -> str:
         """Return why it still waits in the member that was asked: ``refusals`` found now, else what the member said."""

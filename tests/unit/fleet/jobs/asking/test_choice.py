@@ -206,3 +206,50 @@ def test_a_member_that_is_not_allowed_any_more_is_not_asked_again_for_room_at_th
     choice.hears("a", Waits("asks for 3 cpu"), 1000)
     assert choice.gives_up("a", OFFER_SECONDS, "asks for 3 cpu", left, stopped_nobody=True)
     assert set(choice.in_turn("a", left, told_no=True)) <= set(left)
+
+
+def grouped(*said_no: str, freed: str = "", **ranks: int) -> Choice:
+    choice = after(*said_no, freed=freed)
+    choice.ranks = ranks
+    return choice
+
+
+@pytest.mark.parametrize(
+    ("choice", "current", "turn"),
+    [
+        (grouped(a=1, b=1, c=0), "", ["c", "a", "b"]),
+        (grouped("c", a=1, b=1, c=0), "", ["a", "b", "c"]),
+        (grouped(a=2, b=1, c=0), "c", ["b", "a"]),
+        (grouped(freed="a", a=1, b=0, c=0), "", ["b", "c", "a"]),
+        (grouped("b", freed="c", a=0, b=0, c=0), "", ["c", "a", "b"]),
+    ],
+)
+def test_members_of_the_preferred_group_are_asked_before_others_unless_they_have_said_no(
+    choice: Choice, current: str, turn: list[str]
+) -> None:
+    assert choice.in_turn(current, MEMBERS) == turn
+
+
+def test_nobody_is_stopped_in_the_preferred_group_before_all_have_said_no_and_then_there_first() -> None:
+    choice, asked = grouped(a=1, b=0, c=0), []
+    current = choice.in_turn("", MEMBERS)[0]
+    for _ in range(2 * len(MEMBERS)):
+        for _ in MEMBERS:
+            if choice.stops_others:
+                break
+            assert says_no(choice, current, 3, stopped_nobody=True)
+            current = choice.in_turn(current, MEMBERS, told_no=True)[0]
+        asked.append(current)
+        assert says_no(choice, current, OFFER_SECONDS)
+        current = choice.in_turn(current, MEMBERS, told_no=True)[0]
+    assert sorted(asked[:2]) == ["b", "c"]
+    assert asked[2] == "a"
+
+
+def test_when_all_were_asked_in_either_way_it_stays_where_it_starts_first_whatever_the_group() -> None:
+    choice = grouped(a=1, b=0, c=0)
+    starts = {"a": 1100.0, "b": 1500.0, "c": 1400.0}
+    for name, at in starts.items():
+        says_no(choice, name, OFFER_SECONDS, at)
+    choice.hears("a", Waits("asks for 3 cpu", starts["a"]), 1000)
+    assert not choice.gives_up("a", OFFER_SECONDS, "asks for 3 cpu", MEMBERS)
