@@ -92,10 +92,16 @@ class Fleet:
 
     def left_out(self, propagation: Propagation, namespace: str, queue: str) -> dict[str, str]:
         """Return the members that are not asked for a job of that policy and queue, each with why."""
-        left_out = {name: why for name in self.members if (why := propagation.why_not(name))}
+        labels_of = self.set_up.labels_of
+        left_out = {name: why for name in self.members if (why := propagation.why_not(name, labels_of(name)))}
         left_out |= dict.fromkeys(self.silent, "has not heard from this hub for a while")
         left_out |= self.set_up.left_out(namespace, queue, self.members)
         return left_out | dict.fromkeys(self.lost.keys() & self.members.keys(), "was declared lost")
+
+    def ranks(self, propagation: Propagation) -> dict[str, int]:
+        """Return in which of a policy's groups each member is; nothing where it has no more than one."""
+        several = len(propagation.groups or ()) > 1
+        return {name: propagation.rank(name, self.set_up.labels_of(name)) for name in self.members if several}
 
     def idle(self, name: str) -> str:
         """Return why a member starts nothing, though it answers, in words that follow its name; else nothing."""

@@ -232,11 +232,11 @@ class FleetJob:
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
         self._refusals = self._fleet.left_out(self._propagation, self.namespace, self._queue)
+        self.choice.ranks = self._fleet.ranks(self._propagation)
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(dispatch.failed):
             self._refusals |= dict.fromkeys(allowed - untried, "has failed to run it before")
-            return untried
-        return allowed
+        return untried or allowed
 
     async def _after_failure(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> AfterFailure:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""

@@ -6,7 +6,7 @@ reasons and messages of conditions are those that Kueue's own set-up page shows.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from webhook.dialects.field import is_subdomain
@@ -64,6 +64,8 @@ class Named:
     stored: Condition | None = None
     since: str = ""
     """When that was last another status, as it is stored."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Of a cluster, by which a PropagationPolicy may select it."""
 
 
 def cluster_queue(obj: Mapping[str, Any]) -> Named:
@@ -105,7 +107,9 @@ def cluster(obj: Mapping[str, Any]) -> Named:
     elif not is_subdomain(text(secret.get("location"))):
         # It becomes part of the path of a request.
         problem = f"it names no Secret of {NAMESPACE}"
-    return _named(obj, [secret.get("location")], problem)
+    labels = paths.find_mapping(obj, ("metadata", "labels"))
+    held = {key: value for key, value in labels.items() if isinstance(value, str)}
+    return replace(_named(obj, [secret.get("location")], problem), labels=held)
 
 
 def _named(obj: Mapping[str, Any], names: Iterable[object], problem: str = "") -> Named:
@@ -166,6 +170,11 @@ class SetUp:
         gone = self._queue_of(namespace, local_queue) is None
         why = f"is not asked: queue {local_queue} has no ClusterQueue now" if gone else NOT_NAMED
         return dict.fromkeys(set(members) - allowed, why)
+
+    def labels_of(self, member: str) -> Mapping[str, str] | None:
+        """Return the labels of the MultiKueueCluster of a member's name; None: there is none."""
+        found = self.clusters.get(member)
+        return None if found is None else found.labels
 
     def _queue_of(self, namespace: str, local_queue: str) -> Named | None:
         local = self.local_queues.get(namespace, {}).get(local_queue)

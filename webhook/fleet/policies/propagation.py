@@ -1,10 +1,11 @@
 """PropagationPolicy and ClusterPropagationPolicy of ACK One and Karmada: in which members, and what after a failure.
 
 Both groups have the same fields. A gang is placed whole whatever a policy says of dividing it. Besides
-``resourceSelectors``, Tutti honours ``placement.clusterAffinity`` by names, ``suspension`` as a whole or by names, and
-``failover.application``. Of several policies that select a job one applies: that of its namespace before one of the
-cluster, the higher ``priority``, the narrower selector, the name that comes first. Pure, and total: a policy that
-cannot be read selects what it can be read to select, and says what is wrong.
+``resourceSelectors``, Tutti honours ``placement.clusterAffinity`` and ``clusterAffinities``, ``suspension`` as a whole
+or by names, and ``failover.application``; what else is written is warned of by name. Of several policies that select a
+job one applies: that of its namespace before one of the cluster, the higher ``priority``, the narrower selector, the
+name that comes first. Pure, and total: a policy that cannot be read selects what it can be read to select, and says
+what is wrong.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,8 @@ from webhook.core.model.policy import LabelSelector
 from webhook.core.notation.problem import Problem
 from webhook.dialects.field import Field
 from webhook.dialects.selector import label_selector
+from webhook.fleet.policies import affinity
+from webhook.fleet.policies.affinity import Affinity, Labels
 from webhook.untyped import paths
 from webhook.untyped.values import text
 from webhook.wire.watch import version_number
@@ -31,12 +34,40 @@ POLICIES_MAX: Final = 100
 """Of a namespace, or of the cluster, that are looked at, by their names."""
 _NOT_GANG: Final = ("Duplicated",)
 _NAMED_MAX: Final = 10
-_SPEC: Final = frozenset({"resourceSelectors", "placement", "priority", "suspension", "failover", "propagateDeps"})
-_PLACEMENT: Final = frozenset({"clusterAffinity", "replicaScheduling", "customSchedulingType", "replicaSchedulingType"})
-_AFFINITY: Final = frozenset({"clusterNames", "exclude"})
-_SUSPENSION: Final = frozenset({"dispatching", "dispatchingOnClusters", "scheduling"})
-_FAILOVER: Final = frozenset({"application"})
-_APPLICATION: Final = frozenset({"decisionConditions", "purgeMode"})
+_PURGED: Final = ("Immediately", "Directly")
+"""Karmada's two names for what Tutti does; with the others the old copy stays until the new one runs, or for good."""
+_KNOWN: Final[Mapping[tuple[str, ...], frozenset[str]]] = {
+    (): frozenset(
+        {
+            "resourceSelectors",
+            "placement",
+            "priority",
+            "suspension",
+            "failover",
+            "propagateDeps",
+            "preserveResourcesOnDeletion",
+        }
+    ),
+    ("placement",): frozenset(
+        {
+            "clusterAffinity",
+            "clusterAffinities",
+            "spreadConstraints",
+            "replicaScheduling",
+            "customSchedulingType",
+            "replicaSchedulingType",
+        }
+    ),
+    ("placement", "replicaScheduling"): frozenset({"replicaSchedulingType", "customSchedulingType"}),
+    ("suspension",): frozenset({"dispatching", "dispatchingOnClusters", "scheduling"}),
+    ("suspension", "dispatchingOnClusters"): frozenset({"clusterNames"}),
+    ("failover",): frozenset({"application"}),
+    ("failover", "application"): frozenset({"decisionConditions", "purgeMode"}),
+    ("failover", "application", "decisionConditions"): frozenset({"tolerationSeconds"}),
+}
+"""What is read of the objects of a spec."""
+_SELECTOR: Final = frozenset({"apiVersion", "kind", "namespace", "name", "labelSelector"})
+_SPREAD: Final = frozenset({"spreadByField", "spreadByLabel", "maxGroups", "minGroups"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +106,10 @@ class Propagation:
     name: str
     selectors: tuple[Selector, ...] = ()
     priority: int = 0
-    only: frozenset[str] | None = None
-    """Members that may be asked; None: all."""
+    groups: tuple[Affinity, ...] | None = None
+    """Of members that may be asked, the preferred one first; None: all may be asked."""
     exclude: frozenset[str] = frozenset()
+    """Members to which nothing is dispatched."""
     dispatches: bool = True
     """False: jobs are not offered."""
     toleration_seconds: float | None = None
@@ -91,13 +123,20 @@ class Propagation:
         """Its own name where it suspends dispatching; else nothing."""
         return "" if self.dispatches else str(self)
 
-    def why_not(self, member: str) -> str:
+    def why_not(self, member: str, labels: Labels = None) -> str:
         """Return why a gang may not be offered to a member; nothing when it may."""
         if not self.dispatches:
             return f"is not asked: {self} suspends dispatching"
-        if member in self.exclude or (self.only is not None and member not in self.only):
+        if member in self.exclude:
             return f"is left out by {self}"
-        return ""
+        if self.groups is None or affinity.rank(self.groups, member, labels) is not None:
+            return ""
+        why = affinity.why_none(self.groups, member, labels)
+        return f"is left out by {self}: {why}" if why else f"is left out by {self}"
+
+    def rank(self, member: str, labels: Labels = None) -> int:
+        """Return after how many groups of others a member is asked."""
+        return affinity.rank(self.groups or (), member, labels) or 0
 
     def __str__(self) -> str:
         if self.namespace:
@@ -115,24 +154,8 @@ def read(policy: Mapping[str, Any]) -> Propagation:
     whole = Field(policy, "", problems)
     spec, metadata = whole["spec"], paths.find_mapping(policy, ("metadata",))
     placement, suspension, application = spec["placement"], spec["suspension"], spec["failover"]["application"]
-    for scheduling in (placement["replicaScheduling"], placement):
-        kind = scheduling["replicaSchedulingType"]
-        if kind.text() in _NOT_GANG:
-            kind.warn("is not supported: a gang runs in one member", "write Divided and customSchedulingType: Gang")
-    names, excluded = placement["clusterAffinity"]["clusterNames"], placement["clusterAffinity"]["exclude"]
     suspended = suspension["dispatchingOnClusters"]["clusterNames"]
-    for at, known in (
-        (spec, _SPEC),
-        (placement, _PLACEMENT),
-        (placement["clusterAffinity"], _AFFINITY),
-        (suspension, _SUSPENSION),
-        (spec["failover"], _FAILOVER),
-        (application, _APPLICATION),
-    ):
-        for key in sorted(at.mapping().keys() - known)[:_NAMED_MAX]:
-            at[key].warn("is not honoured", f"known here: {', '.join(sorted(known))}")
-    if spec["propagateDeps"].boolean(False):
-        spec["propagateDeps"].warn("is not done", "create what jobs refer to in each member")
+    _warn(spec)
     tolerated = application["decisionConditions"]["tolerationSeconds"].integer(least=0)
     waits = TOLERATION_SECONDS if tolerated is None else tolerated
     return Propagation(
@@ -143,8 +166,8 @@ def read(policy: Mapping[str, Any]) -> Propagation:
             for each in islice(spec["resourceSelectors"].items(most=SELECTORS_MAX), SELECTORS_MAX)
         ),
         spec["priority"].integer() or 0,
-        frozenset(each.text() for each in names.items()) if names.present else None,
-        frozenset(each.text() for at in (excluded, suspended) for each in at.items()),
+        affinity.groups(placement),
+        frozenset(each.text() for each in suspended.items()),
         not suspension["dispatching"].boolean(False),
         float(waits) if application.present else None,
         tuple(problems),
@@ -174,7 +197,41 @@ def applying(policies: Mapping[str, Iterable[Propagation]], job: Mapping[str, An
 
 
 def _selector(at: Field, namespace: str) -> Selector:
+    _name_unknown(at, _SELECTOR)
     labels = label_selector(at["labelSelector"])
     version, kind, name = at["apiVersion"].text(), at["kind"].text(), at["name"].text()
     # A namespaced policy selects in its own namespace alone, whatever it names.
     return Selector(version, kind, namespace or at["namespace"].text(), name, labels)
+
+
+def _warn(spec: Field) -> None:
+    """Note what of a policy has no effect, or another one than in Karmada."""
+    for path, known in _KNOWN.items():
+        at = spec
+        for key in path:
+            at = at[key]
+        _name_unknown(at, known)
+    placement, application = spec["placement"], spec["failover"]["application"]
+    for scheduling in (placement["replicaScheduling"], placement):
+        kind = scheduling["replicaSchedulingType"]
+        if kind.text() in _NOT_GANG:
+            kind.warn("is not supported: a gang runs in one member", "write Divided and customSchedulingType: Gang")
+    for each in placement["spreadConstraints"].items(most=SELECTORS_MAX):
+        _name_unknown(each, _SPREAD)
+        if each["maxGroups"].integer() != 1 or (each["minGroups"].integer() or 0) > 1:
+            each.warn("is not honoured: a gang runs in one member", "write maxGroups: 1 and minGroups: 1, or remove it")
+    if (mode := application["purgeMode"]).present and mode.text() not in _PURGED:
+        what = "is not honoured: a gang is deleted and gone before it is tried elsewhere"
+        mode.warn(what, "write Directly, or Immediately where the definition is older")
+    if spec["propagateDeps"].boolean(False):
+        spec["propagateDeps"].warn("is not done", "create what jobs refer to in each member")
+    if (kept := spec["preserveResourcesOnDeletion"]).boolean(False):
+        what = (
+            "is not honoured: the hub keeps a job and its quota until it is proven that nothing of it runs in a member"
+        )
+        kept.warn(what, "remove it, and delete a job in the hub only when it may stop")
+
+
+def _name_unknown(at: Field, known: frozenset[str]) -> None:
+    for key in sorted(at.mapping().keys() - known)[:_NAMED_MAX]:
+        at[key].warn("is not honoured", f"known here: {', '.join(sorted(known))}")

@@ -50,6 +50,17 @@ def test_the_jobs_of_the_pages_queue_may_run_in_its_worker_alone(version: str) -
     assert not whole.clusters[WORKER].problem
 
 
+def test_a_cluster_has_the_labels_that_are_text_and_another_name_has_none() -> None:
+    labels = {"zone": "east", "odd": 3}
+    held = [
+        {**obj, "metadata": {**obj["metadata"], "labels": labels}} if obj["kind"] == "MultiKueueCluster" else obj
+        for obj in PAGE
+    ]
+    assert set_up(held).labels_of(WORKER) == {"zone": "east"}
+    assert set_up(PAGE).labels_of(WORKER) == {}
+    assert set_up(held).labels_of("from-a-file") is None
+
+
 class Unwalked(dict[Any, Any]):
     """A map that may be asked, and not walked through."""
 

@@ -95,28 +95,72 @@ def test_ack_ones_own_policy_is_read_as_it_is_meant_wherever_its_gang_stands(und
     found = read(policy)
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j", "namespace": "default"}}
     assert applying(by_namespace([found]), job) == found
-    assert (found.toleration_seconds, found.dispatches, found.only) == (30, True, None)
+    assert (found.toleration_seconds, found.dispatches, found.groups) == (30, True, None)
     assert [problem.path for problem in found.problems] == ["/spec/propagateDeps"]
 
 
 def test_what_is_not_honoured_is_said_by_name() -> None:
     spec = {
-        "placement": {"spreadConstraints": [], "replicaScheduling": {"replicaSchedulingType": "Duplicated"}},
+        "resourceSelectors": [{"apiVersion": "batch/v1", "kind": "Job", "names": ["a"]}],
+        "placement": {
+            "clusterTolerations": [],
+            "spreadConstraints": [],
+            "replicaScheduling": {"replicaSchedulingType": "Duplicated", "weightPreference": {}},
+        },
         "propagateDeps": True,
         "dependentOverrides": [],
-        "suspension": {"later": True},
-        "failover": {"cluster": {}, "application": {"gracePeriodSeconds": 60}},
+        "preserveResourcesOnDeletion": True,
+        "suspension": {"later": True, "scheduling": True, "dispatchingOnClusters": {"labelSelector": {}}},
+        "failover": {
+            "cluster": {},
+            "application": {"gracePeriodSeconds": 60, "decisionConditions": {"tolerationSeconds": 1, "reasons": []}},
+        },
     }
     said = {problem.path for problem in read({"metadata": {"name": "p"}, "spec": spec}).problems}
     assert said == {
-        "/spec/placement/spreadConstraints",
+        "/spec/resourceSelectors/0/names",
+        "/spec/placement/clusterTolerations",
+        "/spec/placement/replicaScheduling/weightPreference",
         "/spec/placement/replicaScheduling/replicaSchedulingType",
         "/spec/propagateDeps",
         "/spec/dependentOverrides",
+        "/spec/preserveResourcesOnDeletion",
         "/spec/suspension/later",
+        "/spec/suspension/dispatchingOnClusters/labelSelector",
         "/spec/failover/cluster",
+        "/spec/failover/application/decisionConditions/reasons",
         "/spec/failover/application/gracePeriodSeconds",
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [("Immediately", False), ("Directly", False), ("Graciously", True), ("Gracefully", True), ("Never", True)],
+)
+def test_an_old_copy_that_is_to_stay_until_a_new_one_runs_or_for_good_is_not_honoured(mode: str, said: bool) -> None:
+    found = read({"spec": {"failover": {"application": {"purgeMode": mode}}}}).problems
+    assert [each.path for each in found] == ["/spec/failover/application/purgeMode"] * said
+
+
+@pytest.mark.parametrize(
+    ("constraint", "said"),
+    [
+        ({"spreadByField": "cluster", "maxGroups": 1}, ""),
+        ({"spreadByLabel": "zone", "maxGroups": 1, "minGroups": 1}, ""),
+        ({"spreadByField": "cluster"}, "/spec/placement/spreadConstraints/0"),
+        ({"spreadByField": "cluster", "maxGroups": 2}, "/spec/placement/spreadConstraints/0"),
+        ({"spreadByField": "cluster", "maxGroups": 1, "minGroups": 2}, "/spec/placement/spreadConstraints/0"),
+        ({"maxGroups": 1, "by": "zone"}, "/spec/placement/spreadConstraints/0/by"),
+    ],
+)
+def test_a_gang_is_spread_over_one_group_at_most(constraint: dict[str, Any], said: str) -> None:
+    found = read({"spec": {"placement": {"spreadConstraints": [constraint]}}}).problems
+    assert [each.path for each in found] == ([said] if said else [])
+
+
+def test_what_tutti_does_anyway_is_not_warned_of() -> None:
+    spec = {"preserveResourcesOnDeletion": False, "propagateDeps": False, "suspension": {"scheduling": True}}
+    assert not read({"spec": spec}).problems
 
 
 def test_a_tenant_of_many_policies_and_selectors_is_looked_at_in_part() -> None:
@@ -145,6 +189,11 @@ ANY = st.recursive(
                         "matchLabels",
                         "placement",
                         "clusterAffinity",
+                        "clusterAffinities",
+                        "spreadConstraints",
+                        "maxGroups",
+                        "purgeMode",
+                        "matchExpressions",
                         "clusterNames",
                         "exclude",
                         "failover",
@@ -173,6 +222,8 @@ ANY = st.recursive(
 def test_whatever_is_written_is_read(written: Any, job: Any) -> None:
     found = read({"spec": written, "metadata": {"name": "p"}})
     found.why_not("a")
+    found.why_not("a", {"zone": "east"})
+    found.rank("a")
     applying(
         by_namespace([found, read(written if isinstance(written, dict) else {})]), job if isinstance(job, dict) else {}
     )
@@ -182,7 +233,8 @@ def test_whatever_is_written_is_read(written: Any, job: Any) -> None:
 def test_what_is_wrong_many_times_is_said_some_times(entries: list[object]) -> None:
     """A hub's loop was blocked for an eighth of a second by each policy of a tenant."""
     found = read({"spec": {"placement": {"clusterAffinity": {"clusterNames": [*entries, "m1"]}}}})
-    assert found.only == {"", "m1"}
+    assert found.groups is not None
+    assert found.groups[0].only == {"", "m1"}
     assert 0 < len(found.problems) < 1_000
 
 

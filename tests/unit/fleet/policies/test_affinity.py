@@ -1,0 +1,113 @@
+"""Which members a policy allows by name and label, and in which order of groups."""
+
+from typing import Any
+
+import pytest
+
+from webhook.fleet.policies.affinity import GROUPS_MAX, TERMS_MAX, Labels
+from webhook.fleet.policies.propagation import Propagation, read
+
+EAST = {"matchLabels": {"zone": "east"}}
+NOT_WEST = {"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["west"]}]}
+MEMBERS: dict[str, Labels] = {"a": {"zone": "east"}, "b": {"zone": "west"}, "c": {}, "file": None}
+
+
+def placed(**placement: Any) -> Propagation:
+    return read({"metadata": {"name": "p", "namespace": "team-a"}, "spec": {"placement": placement}})
+
+
+def allowed(found: Propagation) -> str:
+    return " ".join(name for name, labels in MEMBERS.items() if not found.why_not(name, labels))
+
+
+def ranked(found: Propagation) -> dict[str, int]:
+    held = {name: labels for name, labels in MEMBERS.items() if not found.why_not(name, labels)}
+    return {name: found.rank(name, labels) for name, labels in held.items()}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "members"),
+    [
+        ({}, "a b c file"),
+        (None, "a b c file"),
+        ({"clusterNames": []}, "a b c file"),
+        ({"clusterNames": ["a", "file"]}, "a file"),
+        ({"labelSelector": {}}, "a b c file"),
+        ({"labelSelector": EAST}, "a"),
+        ({"labelSelector": NOT_WEST}, "a c"),
+        ({"labelSelector": NOT_WEST, "exclude": ["a"]}, "c"),
+        ({"labelSelector": EAST, "clusterNames": ["b", "file"]}, ""),
+    ],
+)
+def test_names_and_labels_must_both_fit(affinity: Any, members: str) -> None:
+    found = placed(clusterAffinity=affinity)
+    assert (allowed(found), found.problems) == (members, ())
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        {"clusterNames": "a"},
+        {"labelSelector": {"matchLabels": {"not a key": "x"}}},
+        {"labelSelector": {"matchExpressions": [{"key": "zone", "operator": "Near"}]}},
+        {"labelSelector": {"matchExpressions": [{"key": "z", "operator": "NotIn", "values": ["x"] * TERMS_MAX}]}},
+        ["a"],
+    ],
+)
+def test_what_cannot_be_read_allows_nobody_and_is_said(affinity: Any) -> None:
+    found = placed(clusterAffinity=affinity)
+    assert allowed(found) == ""
+    assert found.problems
+
+
+def test_who_is_left_out_by_its_labels_is_told_so() -> None:
+    found = placed(clusterAffinity={"clusterNames": ["b", "file"], "labelSelector": EAST})
+    said = "is left out by PropagationPolicy team-a/p"
+    assert found.why_not("a", MEMBERS["a"]) == said
+    assert found.why_not("b", MEMBERS["b"]) == f"{said}: the labels of MultiKueueCluster b do not match"
+    asks = "it asks for labels, and there is no MultiKueueCluster file to have any"
+    assert found.why_not("file", None) == f"{said}: {asks}"
+
+
+def test_the_first_group_that_a_member_is_in_counts_and_who_is_in_none_is_left_out() -> None:
+    near, far = {"affinityName": "near", "labelSelector": EAST}, {"affinityName": "far", "clusterNames": ["a", "c"]}
+    found = placed(clusterAffinities=[near, far])
+    assert (ranked(found), found.problems) == ({"a": 0, "c": 1}, ())
+    assert ranked(placed(clusterAffinities=[{"clusterNames": ["c"]}, {"exclude": ["b"]}])) == {
+        "a": 1,
+        "c": 0,
+        "file": 1,
+    }
+
+
+@pytest.mark.parametrize("several", [None, []])
+def test_without_groups_every_member_will_do(several: Any) -> None:
+    found = placed(clusterAffinities=several)
+    assert (found.groups, found.problems) == (None, ())
+    assert ranked(found) == dict.fromkeys(MEMBERS, 0)
+
+
+@pytest.mark.parametrize("several", ["near", [None], [3], {"near": {}}])
+def test_groups_that_cannot_be_read_allow_nobody(several: Any) -> None:
+    assert allowed(placed(clusterAffinities=several)) == ""
+
+
+def test_groups_have_no_effect_beside_the_one_affinity_which_is_said() -> None:
+    found = placed(clusterAffinity={"clusterNames": ["a"]}, clusterAffinities=[{"clusterNames": ["b"]}])
+    assert allowed(found) == "a"
+    (problem,) = found.problems
+    assert problem.path == "/spec/placement/clusterAffinities"
+    assert "beside clusterAffinity" in str(problem)
+
+
+def test_what_has_no_effect_in_a_group_is_named_and_no_more_groups_are_looked_at_than_a_few() -> None:
+    group = {"affinityName": "near", "fieldSelector": {}}
+    assert [each.path for each in placed(clusterAffinities=[group]).problems] == [
+        "/spec/placement/clusterAffinities/0/fieldSelector"
+    ]
+    assert [each.path for each in placed(clusterAffinity=group).problems] == [
+        "/spec/placement/clusterAffinity/affinityName",
+        "/spec/placement/clusterAffinity/fieldSelector",
+    ]
+    many = placed(clusterAffinities=[{"clusterNames": ["a"]}] * GROUPS_MAX + [{"clusterNames": ["b"]}])
+    assert (allowed(many), [each.path for each in many.problems]) == ("a", ["/spec/placement/clusterAffinities"])
