@@ -204,6 +204,20 @@ def test_the_schema_of_propagation_policies_drops_nothing_that_the_documentation
         assert unnamed(schemas[document["apiVersion"].partition("/")[0]], document, "") == []
 
 
+def test_the_schema_of_propagation_policies_keeps_what_a_hub_reads_or_warns_of() -> None:
+    selector = {"matchLabels": {}, "matchExpressions": [{"key": "zone", "operator": "In", "values": ["east"]}]}
+    affinity = {"clusterNames": [], "exclude": [], "labelSelector": selector}
+    application = {"decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Never", "gracePeriodSeconds": 1}
+    placement = {
+        "clusterAffinity": affinity,
+        "clusterAffinities": [{"affinityName": "near", **affinity}],
+        "spreadConstraints": [{"spreadByField": "zone", "maxGroups": 1, "minGroups": 1}],
+    }
+    spec = {"placement": placement, "failover": {"application": application}, "preserveResourcesOnDeletion": True}
+    for document in read(CRDS / "optional" / "propagation.yaml"):
+        assert unnamed(document["spec"]["versions"][0]["schema"]["openAPIV3Schema"], {"spec": spec}, "") == []
+
+
 def test_one_line_of_a_kustomization_pins_every_image_by_its_digest() -> None:
     """Kustomize replaces images by name: a second name would stay a tag."""
     found = re.findall(r"image: *(\S+)", "\n".join(path.read_text() for path in MANIFESTS.rglob("*.yaml")))
