@@ -52,7 +52,7 @@ def groups(placement: Field) -> tuple[Affinity, ...] | None:
     one, several = placement["clusterAffinity"], placement["clusterAffinities"]
     if one.present:
         if several.present:
-            # Karmada's webhook refuses both together; its scheduler goes by the one, where both got past it.
+            # Karmada refuses both together.
             several.warn("is not honoured beside clusterAffinity", "write clusterAffinity or clusterAffinities")
         return (_affinity(one, KNOWN),)
     if not several.present or several.value == []:
