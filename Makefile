@@ -1,6 +1,6 @@
 # Targets for people; each prints what it does. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help env check test fuzz sim-long mutants demo up fleet down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests chart dist image image-check clean
+.PHONY: help env check test fuzz sim-long sim-fleet-long mutants demo up fleet down e2e e2e-kind bench bench-engine bench-scale bench-replay lock manifests chart dist image image-check clean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -33,6 +33,9 @@ test: env ## everything that needs no outside binary (about ten minutes)
 
 sim-long: env ## new seeds of the simulation on all cores until STEPS=1000000 writes were checked; shrinks what fails
 	$(RUN) -m tests.simulation --steps $(or $(STEPS),1000000) $(SIMFLAGS)
+
+sim-fleet-long: env ## new seeds of the fleet's simulation until STEPS=1000000 writes, and all bounds of its table, were hit; MINUTES=90 at most
+	$(RUN) -m tests.simulation.fleet --writes $(or $(STEPS),1000000) --minutes $(or $(MINUTES),90) $(SIMFLAGS)
 
 fuzz: env ## new bytes at every entry for an hour: SECONDS=... for another time
 	ulimit -v 4194304; end=$$(( $$(date +%s) + $(or $(SECONDS),3600) )); while [ $$(date +%s) -lt $$end ]; do \

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from webhook import errors
 from webhook.fleet.members.member import ANSWER_SECONDS
@@ -33,6 +34,22 @@ class Fault(StrEnum):
     """
 
 
+CUTS = (Fault.REFUSE, Fault.BLACK_HOLE, Fault.LOST_REPLIES, Fault.HALF_OPEN)
+"""In which nothing is answered: a partition."""
+Moment = Literal["before", "stored", "after"]
+"""Of a write: it is about to be sent; it was stored; its sender hears of it, whatever became of it on the way."""
+
+
+@dataclass(frozen=True, eq=False)
+class Write:
+    """One write, as it is sent."""
+
+    link: str
+    method: str
+    path: str
+    body: bytes
+
+
 SILENT = (Fault.BLACK_HOLE, Fault.LOST_REPLIES, Fault.HALF_OPEN)
 SLOW_SECONDS = ANSWER_SECONDS - 0.2
 HANGS_SECONDS = ANSWER_SECONDS - 0.5
@@ -52,14 +69,14 @@ class Link:
         api: SimulatedApi,
         states: dict[str, Fault],
         name: str,
-        on_write: Callable[[str], None],
+        on_write: Callable[[Write, Moment], None],
         on_request: Callable[[str, str], None] = lambda method, path: None,
     ) -> None:
         self._api = api
         self._states = states
         self._name = name
         self._on_write = on_write
-        """Called ``before`` and ``after`` each write, whatever becomes of it on the way."""
+        """Told each moment of each write."""
         self._on_request = on_request
         """Told method and path of each request, whatever becomes of it."""
         self.cut: Fault | None = None
@@ -79,43 +96,48 @@ class Link:
     ) -> bytes:
         self._on_request(method, path)
         if method == "GET":
-            return await self._sent(method, path, timeout_seconds, how)
-        self._on_write("before")
+            return await self._sent(None, method, path, timeout_seconds, how)
+        write = Write(self._name, method, path, how.get("body") or b"")
+        self._on_write(write, "before")
         try:
-            return await self._sent(method, path, timeout_seconds, how)
+            return await self._sent(write, method, path, timeout_seconds, how)
         finally:
-            self._on_write("after")
+            self._on_write(write, "after")
 
-    async def _sent(self, method: str, path: str, timeout_seconds: float, how: Any) -> bytes:
-        write = method != "GET"
+    async def _sent(self, write: Write | None, method: str, path: str, timeout_seconds: float, how: Any) -> bytes:
         if self.fault is Fault.REFUSE:
             raise errors.Unavailable(0, "Refused", f"{method} {path}: connection refused")
         if self.fault is Fault.BLACK_HOLE:
             await asyncio.sleep(timeout_seconds)
-            raise _unknown(f"{method} {path}: no answer in time", write)
+            raise _unknown(f"{method} {path}: no answer in time", write is not None)
         if write and self.fault is Fault.HANGS:
-            return await self._hangs(method, path, how)
+            return await self._hangs(write, how)
         if write and self.fault is Fault.DENIED and "jobs" in path:
             self._denied += 1
             kind, code = DENIALS[self._denied % len(DENIALS)]
             raise kind(code, "", "admission webhook denied the request")
         answer = await (self.astray or self._api).request(method, path, timeout_seconds=timeout_seconds, **how)
+        if write:
+            self._on_write(write, "stored")
         # The link may have changed while the request was under way.
         if self.fault in (Fault.BLACK_HOLE, Fault.HALF_OPEN):
             await asyncio.sleep(timeout_seconds)
-            raise _unknown(f"{method} {path}: no answer in time", write)
+            raise _unknown(f"{method} {path}: no answer in time", write is not None)
         if self.fault is Fault.LOST_REPLIES:
-            raise _unknown(f"{method} {path}: connection reset", write)
+            raise _unknown(f"{method} {path}: connection reset", write is not None)
         if self.fault is Fault.SLOW:
             await asyncio.sleep(SLOW_SECONDS)
         return answer
 
-    async def _hangs(self, method: str, path: str, how: Any) -> bytes:
+    async def _hangs(self, write: Write, how: Any) -> bytes:
         self._hung += 1
         if self._hung % 2 == 0:
-            await (self.astray or self._api).request(method, path, **how)
+            await (self.astray or self._api).request(write.method, write.path, **how)
+            self._on_write(write, "stored")
         await asyncio.sleep(HANGS_SECONDS)
-        raise errors.Unavailable(504, "Timeout", f"{method} {path}: did not complete in time", outcome_unknown=True)
+        raise errors.Unavailable(
+            504, "Timeout", f"{write.method} {write.path}: did not complete in time", outcome_unknown=True
+        )
 
     async def watch(self, path: str, *, query: Any, idle_seconds: float) -> AsyncIterator[bytes]:
         if self.fault is Fault.REFUSE:

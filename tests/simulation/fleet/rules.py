@@ -100,6 +100,11 @@ class Rules:
             self._records = {stored.uid: _record(stored) for _, stored in stored_jobs(self._hub)}
         return self._records
 
+    def gang(self, kind: str, name: str) -> tuple[str, Dispatch] | None:
+        """Return uid and record of one of the hub's jobs; None where there is none of that name."""
+        stored = self._hub.cluster.server.store.get(STORAGES[kind], NAMESPACE, name)
+        return None if stored is None else (stored.uid, _record(stored))
+
     def _running(self, side: Side) -> Iterator[tuple[str, str]]:
         """Yield (uid of the hub's job, uid of the copy) of what has pods or may get some in a member."""
         for kind, stored in stored_jobs(side):

@@ -5,11 +5,11 @@ import contextlib
 import copy
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tests.simulation.fleet.links import Fault, Link
+from tests.simulation.fleet.crashes import EARLY, HUB_LINK, Aim, Crashes
+from tests.simulation.fleet.links import CUTS, Fault, Link, Moment, Write
 from tests.simulation.fleet.pace import Pace
 from tests.simulation.fleet.rules import Json, Rules, ended, jobs
 from tests.unit.controllers.stage import POLICY
@@ -33,34 +33,25 @@ CALM_SECONDS = (2.0, 25.0)
 CUT_SECONDS = (0.5, 8.0)
 CRASH = 0.0015
 """How likely a hub dies just before or just after one of its writes."""
-HUB_LINK = "hub"
-FAULTS = tuple(fault for fault in Fault if fault not in (Fault.PASS, Fault.SLOW, Fault.HANGS, Fault.DENIED))
-"""In which nothing is answered."""
 ALONE = 0.5
 """How likely a cut hits one process alone, where there are several."""
 LINGERS = "example.org/slow"
 LEDGER = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.LEDGER_NAME}"
-WHEN = ("before", "after")
 LOOK_SECONDS = 0.02
-AIMED_AT = {DispatchPhase.RECALLED: 8, DispatchPhase.GRANTED: 6, DispatchPhase.OFFERED: 2}
-"""How many stories lie in wait for gangs in a phase: few crashes would hit the short phases else, and no gang would
-come as far as the later ones if all were hit in the first. Of gangs that are nowhere each crash hits some.
-"""
-AIMED = 0.15
-"""How likely at each look."""
 AIMING_SECONDS = 3.0
+"""Until the hub is killed though it has written nothing of the gang, whose member it does not reach."""
+WAITING_SECONDS = 6.0
+"""For the next write of any gang."""
+LINGERS_SECONDS = (0.0, 2.0)
+"""A link that has failed at a write fails for so long."""
 STOPPED = 0.15
 DELETED = 0.1
 FOREIGN = 0.3
 TRIES = 30
 """Of an owner to let a job go on, a second apart."""
 
-Counts = Counter[tuple[str, str, str]]
-"""(phase of a gang, state of the link to its member, what happened there)."""
-
-
-OnWrite = Callable[[str], bool]
-"""Told ``before`` and ``after`` each write of a hub; says whether the process dies there."""
+OnWrite = Callable[["Process", Write, Moment], bool]
+"""Told each moment of each write of a hub; says whether the process dies there."""
 
 
 class Process:
@@ -78,8 +69,8 @@ class Process:
     ) -> None:
         self.dead = False
 
-        def point(when: str) -> None:
-            if not self.dead and on_write(when):
+        def point(write: Write, moment: Moment) -> None:
+            if not self.dead and on_write(self, write, moment):
                 self.kill()
 
         self.links = {
@@ -102,17 +93,6 @@ class Process:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-@dataclass(frozen=True)
-class Aim:
-    """A crash that is lain in wait for."""
-
-    phase: DispatchPhase
-    fault: Fault
-    """Comes over the link to a gang's member as soon as the gang is in the phase."""
-    when: str
-    """The hub dies so at its next write, or a moment later if there is none while the gang is in the phase."""
-
-
 class Story:
     """One seed."""
 
@@ -122,6 +102,8 @@ class Story:
     """So many that something is nearly always on its way: time that passes with nothing to do costs as much."""
     runtimes = (1, 20)
     """Seconds that a job runs, at least and at most."""
+    restart_seconds = (0.0, 5.0)
+    """Until a hub that died is started again."""
     silent_hub_seconds: float | None = None
     """After which a member stops what a silent hub has; hubs show that they are there then."""
 
@@ -135,15 +117,14 @@ class Story:
         """Members in which every job fails, to be tried in the others."""
         self.bare = ("c",) if bare else ()
         """Members without a Tutti."""
-        self._aims_at = self.chance.choices(list(AIMED_AT), list(AIMED_AT.values()))[0]
-        self.counts: Counts = Counter()
-        self.partitions = self.crashes = 0
+        # Was drawn for something else once: without it each seed would tell another story.
+        self.chance.random()
+        self.crashes = Crashes(seed)
+        self.faults: Counter[Fault] = Counter()
+        """How often a link began to fail so."""
         self.excused: set[str] = set()
         """Uids of gangs that ran twice by somebody's word, or because the past came back."""
         self._stopped: set[str] = set()
-        self._aim: Aim | None = None
-        self._aimed_at = ""
-        """The uid of the gang that has come into the phase that was lain in wait for."""
         self.living: list[Process] = []
         self.rules: Rules
         self._paces: list[Pace] = []
@@ -197,7 +178,7 @@ class Story:
             self.states.update(dict.fromkeys(self.states, Fault.PASS))
             for side in world.members.values():
                 await self._let_go(side)
-            last = self._process(None, lambda when: False)
+            last = self._process(None, lambda process, write, moment: False)
             try:
                 await self._come_to_rest()
             finally:
@@ -265,12 +246,12 @@ class Story:
         """Change what a link does now and then."""
         while True:
             await asyncio.sleep(self.chance.uniform(*CALM_SECONDS))
-            fault, seconds = self.chance.choice((*FAULTS, Fault.SLOW, Fault.HANGS)), self.chance.uniform(*CUT_SECONDS)
+            fault, seconds = self.chance.choice((*CUTS, Fault.SLOW, Fault.HANGS)), self.chance.uniform(*CUT_SECONDS)
             if len(self.living) > 1 and self.chance.random() < ALONE:
                 # The others reach it, and do not know that this one does not.
                 alone = self.chance.choice(self.living).links[link]
                 alone.cut = fault
-                self.partitions += 1
+                self.faults[fault] += 1
                 await asyncio.sleep(seconds)
                 alone.cut = None
                 continue
@@ -279,10 +260,9 @@ class Story:
             self.states[link] = Fault.PASS
 
     def _cut(self, link: str, fault: Fault) -> None:
+        if fault not in (Fault.PASS, self.states[link]):
+            self.faults[fault] += 1
         self.states[link] = fault
-        if fault is not Fault.PASS:
-            self.partitions += 1
-            self._count("cut", link=link)
 
     async def _let_pods_linger(self) -> None:
         """Keep pods from going for a while after they are deleted."""
@@ -309,46 +289,37 @@ class Story:
                 await side.keep_pod(pod, [])
 
     async def _lie_in_wait(self) -> None:
-        """Kill hubs where that was rarest, over links in one state after another."""
-        loop = asyncio.get_running_loop()
+        """Kill hubs at writes in one phase after another, over links in one state after another."""
+        loop, crashes, dice = asyncio.get_running_loop(), self.crashes, self.crashes.dice
         while True:
-            uid, aim = self._rarest()
-            if aim is None:
+            await asyncio.sleep(LOOK_SECONDS)
+            aim = crashes.draw()
+            if dice.random() < EARLY:
+                self._fail_early(aim)
+            crashes.aim = aim
+            deadline = loop.time() + (AIMING_SECONDS if aim.gang else WAITING_SECONDS)
+            while crashes.aim is aim and loop.time() < deadline:
                 await asyncio.sleep(LOOK_SECONDS)
-                continue
-            self._aim, self._aimed_at = aim, uid
-            self._cut(self.rules.records()[uid].member, aim.fault)
-            deadline = loop.time() + AIMING_SECONDS
-            while self._aim is aim and loop.time() < deadline:
-                await asyncio.sleep(LOOK_SECONDS)
-            if self._aim is aim and self._in_phase(aim) and self.living:
-                # No write came: its member is not reached, so the hub does nothing there.
-                self._hit(aim)
-                self.living[-1].kill()
-            self._aim, self._aimed_at = None, ""
-            await asyncio.sleep(self.chance.uniform(0, 1.5))
-            self.states.update(dict.fromkeys(self.states, Fault.PASS))
-            await asyncio.sleep(self.chance.uniform(0, 1.5))
+            if crashes.aim is aim and aim.gang and self.living:
+                self._kill_idle(aim)
+            crashes.aim = None
+            await asyncio.sleep(dice.uniform(*LINGERS_SECONDS))
+            if aim.link:
+                self.states[aim.link] = Fault.PASS
 
-    def _rarest(self) -> tuple[str, Aim | None]:
-        """Return a gang to be lain in wait for now, and the crash that this story has seen least in its phase."""
-        if self.chance.random() >= AIMED or not self.living:
-            return "", None
-        phase = self._aims_at
-        found = [uid for uid, record in self.rules.records().items() if record.phase is phase]
-        if not found:
-            return "", None
-        aims = [Aim(phase, fault, when) for fault in Fault for when in WHEN]
-        self.chance.shuffle(aims)
-        return self.chance.choice(found), min(aims, key=lambda aim: self.counts[phase, aim.fault, f"crash {aim.when}"])
+    def _fail_early(self, aim: Aim) -> None:
+        """Have the link fail to the member of a gang, and aim at that gang."""
+        records = self.rules.records()
+        if found := [uid for uid, record in records.items() if record.phase is not DispatchPhase.NOWHERE]:
+            aim.gang = self.crashes.dice.choice(found)
+            aim.link = records[aim.gang].member
+            self._cut(aim.link, aim.fault)
 
-    def _in_phase(self, aim: Aim) -> bool:
-        record = self.rules.records().get(self._aimed_at)
-        return record is not None and record.phase is aim.phase
-
-    def _hit(self, aim: Aim) -> None:
-        self.crashes += 1
-        self._count(f"crash {aim.when}")
+    def _kill_idle(self, aim: Aim) -> None:
+        record, last = self.rules.records().get(aim.gang), self.living[-1]
+        if record is not None and record.member in last.links and not last.dead:
+            self.crashes.died_idle(record.phase, last.links[record.member].fault)
+            last.kill()
 
     def _process(self, plan: FaultPlan | None, on_write: OnWrite) -> Process:
         dead_man = self.silent_hub_seconds is not None
@@ -359,16 +330,14 @@ class Story:
     async def _keep_a_hub(self) -> None:
         """Start a hub again when it has died at a write."""
 
-        def crash(when: str) -> bool:
-            aim = self._aim
-            if aim is not None and self._aimed_at and when == aim.when and self._in_phase(aim):
-                self._hit(aim)
-                self._aim = None
+        def crash(process: Process, write: Write, moment: Moment) -> bool:
+            if self.crashes.aimed(write, moment, process, self.rules, self._cut):
                 return True
-            dies = self.rough and self.chance.random() < CRASH
+            dies = moment != "stored" and self.rough and self.chance.random() < CRASH
             if dies:
-                self.crashes += 1
-                self._count(f"crash {when}")
+                self.crashes.died(write, moment)
+            if moment == "after":
+                self.crashes.over(write)
             return dies
 
         process = None
@@ -380,17 +349,10 @@ class Story:
                 while not process.dead:
                     await asyncio.sleep(1)
                 self.living.remove(process)
-                await asyncio.sleep(self.chance.uniform(0, 5))
+                await asyncio.sleep(self.chance.uniform(*self.restart_seconds))
         finally:
             if process is not None:
                 await process.end()
-
-    def _count(self, what: str, link: str = "") -> None:
-        """Count what happened, for each gang, or for those at one link."""
-        for record in self.rules.records().values():
-            at = [record.member] if record.member else sorted(self.world.members)
-            for name in at if not link else [each for each in at if each == link]:
-                self.counts[record.phase, self.states[name], what] += 1
 
     # -- what holds in the end ----------------------------------------------------------------------------------------
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any
 
-from tests.simulation.fleet.links import Fault, Link
+from tests.simulation.fleet.crashes import HUB_LINK
+from tests.simulation.fleet.links import CUTS, Fault, Link
 from tests.simulation.fleet.rules import Json, ended, jobs, reserved
-from tests.simulation.fleet.story import FAULTS, HUB_LINK, Story
+from tests.simulation.fleet.story import Story
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Side
 from webhook.clock import LoopClock
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
@@ -163,7 +164,7 @@ class CutOff(OneFault):
         await self._check_settled({member: before})
 
     def _begin(self, member: str) -> None:
-        self._cut(member, self.chance.choice(FAULTS))
+        self._cut(member, self.chance.choice(CUTS))
 
     def _end(self, member: str) -> None:
         self.states[member] = Fault.PASS
@@ -264,7 +265,7 @@ class WrongCredentials(Astray):
     def _lead(self, member: str, to: SimulatedApi | None) -> None:
         for process in self.living:
             right = process.links[member]
-            wrong = None if to is None else Link(to, self._other_state(), member, lambda when: None)
+            wrong = None if to is None else Link(to, self._other_state(), member, lambda write, moment: None)
             process.hub.fleet.members[member].reach(right if wrong is None else wrong)
 
     def _other_state(self) -> dict[str, Fault]:
@@ -294,7 +295,7 @@ class DeclaredLost(OneFault):
     """A member does not answer and is declared lost; some time later it is there all the same."""
 
     async def _strike_at(self, member: str) -> None:
-        self._cut(member, self.chance.choice(FAULTS))
+        self._cut(member, self.chance.choice(CUTS))
         await asyncio.sleep(self.chance.uniform(0, 20))
         self.rules.forgiven.add(member)
         held = self._held(member, DispatchPhase.GRANTED, DispatchPhase.RECALLED)
@@ -335,7 +336,7 @@ class Silent(OneFault):
 
     async def _strike_at(self, member: str) -> None:
         began = asyncio.get_running_loop().time()
-        self._cut(member, self.chance.choice(FAULTS))
+        self._cut(member, self.chance.choice(CUTS))
         await asyncio.sleep(UNDER_WAY_SECONDS)
         held = self._held(member, DispatchPhase.GRANTED)
         promised = {uid for uid in held if self._record(uid).stops_after_seconds}
@@ -420,7 +421,7 @@ class HubSetBack(OneFault):
         self.excused |= {*before, *self.rules.records()}
         if phase is DispatchPhase.GRANTED:
             member = self.chance.choice([record.member for record in gone_on.values()] or [member])
-            self._cut(member, self.chance.choice(FAULTS))
+            self._cut(member, self.chance.choice(CUTS))
         bumped, restarts = self.chance.choice(((False, False), (True, False), (True, True)))
         if restarts:
             self._kill_hubs()
