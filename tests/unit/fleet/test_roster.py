@@ -17,7 +17,9 @@ import yaml
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
+import webhook
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, plain_job
+from tests.unit.fleet.credentials.guard import nothing_opened_or_started
 from tests.unit.fleet.credentials.test_expiry import token
 from tests.unit.fleet.credentials.test_kubeconfig import good
 from tests.unit.fleet.policies.test_multikueue import PAGE, WORKER
@@ -150,6 +152,17 @@ async def test_a_refused_kubeconfig_is_said_on_its_cluster_and_the_queue_admits_
         await it.put_secret(kubeconfig("a"))
         await it.says("clusterqueues", "cluster-queue", "True", "Ready")
         assert it.hub.fleet.complete
+
+
+async def test_a_command_in_a_file_or_in_a_secret_is_not_run_and_no_other_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text(kubeconfig("b", exec={"command": "id"}))
+    # What the product brings with it is read when it is first needed.
+    with nothing_opened_or_started(tmp_path, Path(webhook.__file__).parent):
+        async with world(tmp_path, "a", "b", first=kubeconfig("a", exec={"command": "id"})) as it:
+            await it.says("multikueueclusters", WORKER, "False", "BadKubeConfig")
+            (tmp_path / "b").write_text(kubeconfig("b", tokenFile="/var/run/secrets/token"))
+            await asyncio.sleep(10)
+            assert not it.asked
 
 
 async def test_a_queue_whose_check_was_deleted_says_that_it_does_not_exist(tmp_path: Path) -> None:
