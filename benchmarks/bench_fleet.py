@@ -4,7 +4,7 @@ Prints gangs a second from the first creation to the last gang that a member may
 API requests a gang in the hub and in the members by verb and resource, and the time from the last pod of a gang that is
 gone to the first moment at which all pods of the next one run, in whichever member; and from a change of a status in a
 member to the moment at which the hub's job shows it. A last part kills ``tutti hub`` while gangs are on their way, and
-prints how long after its start the last of them is in a member.
+prints how long after its start the last of them is in a member; it fails where one is lost or runs in two members.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -93,6 +93,40 @@ async def in_members(hub: Api, names: set[str]) -> None:
             while left:
                 await look()
     assert not left, f"{len(left)} gangs are in no member: {sorted(left)[:5]}"
+
+
+@contextlib.asynccontextmanager
+async def in_one_member_each(apis: dict[str, Api]) -> AsyncIterator[dict[str, set[str]]]:
+    """Fail at the end of the block if a gang ever had copies that were not suspended in two members.
+
+    Yields in which members each gang had one.
+    """
+    seen: dict[str, set[str]] = {}
+
+    def see(member: str, job: dict[str, Any]) -> None:
+        if "spec" in job and not job["spec"].get("suspend"):
+            seen.setdefault(job["metadata"]["name"], set()).add(member)
+
+    async def follow(member: str) -> None:
+        while True:
+            found = orjson.loads(await apis[member].request("GET", JOBS))
+            for job in found["items"]:
+                see(member, job)
+            query = {"watch": "1", "resourceVersion": found["metadata"]["resourceVersion"]}
+            async for line in apis[member].watch(JOBS, query=query, idle_seconds=GIVE_UP_SECONDS):
+                see(member, orjson.loads(line)["object"])
+
+    following = [asyncio.create_task(follow(member)) for member in MEMBERS]
+    try:
+        yield seen
+        ended = [task for task in following if task.done()]
+        assert not ended, f"a member could not be followed: {ended}"
+    finally:
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+    twice = {name: sorted(members) for name, members in seen.items() if len(members) > 1}
+    assert not twice, f"gangs had copies that were not suspended in two members: {twice}"
 
 
 async def emptied(apis: dict[str, Api]) -> None:
@@ -273,7 +307,8 @@ async def run(arguments: argparse.Namespace) -> None:
             await emptied(apis)
             await hand_over(apis, arguments.rounds)
             await emptied(apis)
-            await kills(fleet, apis, arguments.kills)
+            async with in_one_member_each(apis):
+                await kills(fleet, apis, arguments.kills)
         finally:
             for api in apis.values():
                 await api.close()
