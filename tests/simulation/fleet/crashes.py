@@ -31,15 +31,15 @@ BOUNDED: Final = (BEFORE, AFTER)
 """Each of these is to be hit often in each phase, over a link in each state."""
 MOMENTS: Final[Mapping[str, Moment]] = {BEFORE: "before", AFTER: "stored"}
 STRUCK: Final = {
-    DispatchPhase.NOWHERE: 1.0,
-    DispatchPhase.OFFERED: 0.08,
-    DispatchPhase.GRANTED: 0.4,
+    DispatchPhase.NOWHERE: 0.7,
+    DispatchPhase.OFFERED: 0.16,
+    DispatchPhase.GRANTED: 0.5,
     DispatchPhase.RECALLED: 1.0,
 }
 """How likely the hub dies at a write in each phase: no gang would come as far as the later ones if all were hit in the
 first.
 """
-EARLY: Final = 0.15
+EARLY: Final = 0.08
 """How often the link fails before the hub comes to the write, which it then may never do."""
 STORES_NOTHING: Final = (Fault.REFUSE, Fault.BLACK_HOLE, Fault.DENIED)
 _JOB: Final = re.compile(r"/namespaces/[^/]+/((?:pytorch)?jobs)(?:/([^/]+))?(?:/status)?$")
