@@ -1,7 +1,7 @@
 """Where hubs die: which write of which gang it is, over a link in which state, and which crash is lain in wait for.
 
 A crash counts once, for the gang whose write it is: of its job in the hub, or of its copy in the member that its record
-names. It counts by the phase of the gang and by the state of the link to its member, both as they are when the write is
+names; a gang that has ended and is nowhere is none any more. It counts by the phase of the gang and by the state of the link to its member, both as they are when the write is
 sent. The member of a gang that is nowhere is the one that the write offers it to; where the write offers it to nobody,
 it is the link that the write goes over.
 
@@ -131,6 +131,9 @@ class Crashes:
         if aim is None or aim.write in self._under_way or not aim.means(write, place, hub.links):
             return
         if self.dice.random() < STRUCK[place.phase]:
+            if aim.link:
+                # Where the one before was not stored, it may have been of a gang in another member.
+                cut(aim.link, Fault.PASS)
             cut(place.link, aim.fault)
             aim.link, aim.write = place.link, write
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from tests.unit.fleet.clusters import NAMESPACE, Side
-from webhook.core.fleet.dispatch import NOWHERE, Dispatch
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.text import decode
 from webhook.core.notation import names
@@ -101,9 +101,13 @@ class Rules:
         return self._records
 
     def gang(self, kind: str, name: str) -> tuple[str, Dispatch] | None:
-        """Return uid and record of one of the hub's jobs; None where there is none of that name."""
+        """Return uid and record of one of the hub's jobs; None where there is none of that name, or it is all over."""
         stored = self._hub.cluster.server.store.get(STORAGES[kind], NAMESPACE, name)
-        return None if stored is None else (stored.uid, _record(stored))
+        if stored is None:
+            return None
+        record = _record(stored)
+        over = record.phase is DispatchPhase.NOWHERE and ended(stored.object, kind)
+        return None if over else (stored.uid, record)
 
     def _running(self, side: Side) -> Iterator[tuple[str, str]]:
         """Yield (uid of the hub's job, uid of the copy) of what has pods or may get some in a member."""
