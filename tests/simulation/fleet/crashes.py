@@ -1,9 +1,9 @@
 """Where hubs die: which write of which gang it is, over a link in which state, and which crash is lain in wait for.
 
 A crash counts once, for the gang whose write it is: of its job in the hub, or of its copy in the member that its record
-names; a gang that has ended and is nowhere is none any more. It counts by the phase of the gang and by the state of the link to its member, both as they are when the write is
-sent. The member of a gang that is nowhere is the one that the write offers it to; where the write offers it to nobody,
-it is the link that the write goes over.
+names; a gang that has ended and is nowhere is none any more. It counts by the phase of the gang and by the state of the
+link to its member, both as they are when the write is sent. The member of a gang that is nowhere is the one that the
+write offers it to; where the write offers it to nobody, it is the link that the write goes over.
 
 So there is no cell that cannot be hit: whatever the link to its member does, each phase ends with a write of the record
 over the link to the hub, and that may be sent, and stored, just after the other link has failed.

@@ -1,17 +1,23 @@
 """A hub and three members under faults: no gang runs in two of them or without leave, and each runs to its end."""
 
+import itertools
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 import pytest
 import structlog
 
-from tests.simulation.fleet.__main__ import drawn
+from tests.simulation.fleet.__main__ import DYING, Sum, Told, drawn
+from tests.simulation.fleet.crashes import BEFORE, BOUNDED
+from tests.simulation.fleet.dying import Dying
+from tests.simulation.fleet.links import Fault
 from tests.simulation.fleet.pace import LOOKS_MAX
 from tests.simulation.fleet.story import Story
 from tests.simulation.fleet.weathers import WEATHERS
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.asking.choice import Choice
 
 pytestmark = pytest.mark.virtual_time
@@ -79,19 +85,44 @@ async def test_one_fault_that_lasts_has_the_end_that_was_promised_in_time(weathe
     await WEATHERS[weather](seed, 1 + seed % 2).tell()
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_hubs_die_at_writes_of_gangs_in_each_phase_and_each_death_counts_once(processes: int) -> None:
+    story = Dying(0, processes)
+    await story.tell()
+    counts = story.crashes.counts
+    assert {phase for phase, _, what in counts if what in BOUNDED} == {*DispatchPhase}
+    assert counts.total() == story.crashes.total, "all were lain in wait for, at writes of gangs"
+
+
 @pytest.mark.parametrize("seed", PAST_FAILURES)
 async def test_stories_that_found_something_once_are_told_again(seed: int) -> None:
     _, story = drawn(seed)
     await story.tell()
 
 
-def test_a_seed_tells_the_same_story_in_another_process() -> None:
+@pytest.mark.parametrize("seed", [3568600438, 2])
+def test_a_seed_tells_the_same_story_in_another_process(seed: int) -> None:
     """Or a failure could not be replayed: the order of a set is another one in each process."""
     stories = []
     for hash_seed in ("1", "5"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-m", "tests.simulation.fleet", "--base", "3568600438", "--seeds", "1"]
+        command = [sys.executable, "-m", "tests.simulation.fleet", "--base", str(seed), "--seeds", "1"]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         stories.append(ended.stdout)
     assert stories[0] == stories[1]
     assert "1 seeds" in stories[0]
+
+
+def test_a_long_run_names_each_bound_that_it_missed() -> None:
+    whole = Sum()
+    cells = itertools.product(DispatchPhase, Fault, BOUNDED)
+    whole.add(
+        Told(1, DYING, 1_000_000, Counter({Fault.REFUSE: 10_000}), 6400, Counter(dict.fromkeys(cells, 100)), 1, "")
+    )
+    assert not whole.missed(1_000_000)
+    del whole.counts[DispatchPhase.RECALLED, Fault.SLOW, BEFORE]
+    whole.faults[Fault.REFUSE], whole.faults[Fault.SLOW] = 9_999, 1_000
+    assert whole.missed(1_000_000) == [
+        "partitions: 9999, not 10000",
+        "recalled, slow, crash before: 0, not 100",
+    ]
