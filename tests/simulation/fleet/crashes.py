@@ -32,13 +32,15 @@ BOUNDED: Final = (BEFORE, AFTER)
 MOMENTS: Final[Mapping[str, Moment]] = {BEFORE: "before", AFTER: "stored"}
 STRUCK: Final = {
     DispatchPhase.NOWHERE: 0.7,
-    DispatchPhase.OFFERED: 0.16,
-    DispatchPhase.GRANTED: 0.5,
+    DispatchPhase.OFFERED: 0.4,
+    DispatchPhase.GRANTED: 0.45,
     DispatchPhase.RECALLED: 1.0,
 }
 """How likely the hub dies at a write in each phase: no gang would come as far as the later ones if all were hit in the
 first.
 """
+STRUCK_AT_A_COPY: Final = STRUCK | {DispatchPhase.OFFERED: 0.06}
+"""The same at a write in a member: copies are made again and again."""
 EARLY: Final = 0.08
 """How often the link fails before the hub comes to the write, which it then may never do."""
 STORES_NOTHING: Final = (Fault.REFUSE, Fault.BLACK_HOLE, Fault.DENIED)
@@ -130,7 +132,8 @@ class Crashes:
         aim = self.aim
         if aim is None or aim.write in self._under_way or not aim.means(write, place, hub.links):
             return
-        if self.dice.random() < STRUCK[place.phase]:
+        struck = STRUCK if write.link == HUB_LINK else STRUCK_AT_A_COPY
+        if self.dice.random() < struck[place.phase]:
             if aim.link:
                 # Where the one before was not stored, it may have been of a gang in another member.
                 cut(aim.link, Fault.PASS)
