@@ -31,12 +31,13 @@ from webhook.core.fleet.dispatch import DispatchPhase
 
 ROUGH = "all at once"
 DYING = "hubs die at writes"
-DYING_STORIES = 0.3
+DYING_STORIES = 0.33
 ROUGH_STORIES = 0.6
 """Of all others."""
 PARTITIONS_PER_WRITE = 10_000 / 1_000_000
 HITS_PER_WRITE = 100 / 1_000_000
 """Of each sort of crash."""
+REPORT_STORIES = 50
 
 
 class Told(NamedTuple):
@@ -103,6 +104,10 @@ class Sum:
         self.failed += bool(told.failure)
 
     @property
+    def stories(self) -> int:
+        return self.weathers.total()
+
+    @property
     def partitions(self) -> int:
         return sum(self.faults[fault] for fault in CUTS)
 
@@ -126,7 +131,7 @@ class Sum:
         """Print it all."""
         placed, (hits, rarest) = self.counts.total(), self.smallest
         print(
-            f"{self.weathers.total()} seeds from {base}: {self.writes} writes looked at, {self.partitions} partitions, "
+            f"{self.stories} seeds from {base}: {self.writes} writes looked at, {self.partitions} partitions, "
             f"{self.crashes} crashes, at most {self.most_looks} looks at one gang within a second"
         )
         print(", ".join(f"{weather}: {number}" for weather, number in sorted(self.weathers.items())))
@@ -175,6 +180,8 @@ def main() -> int:
         whole.add(told)
         if told.failure:
             print(f"VIOLATION with seed {told.seed}, {told.weather}: {told.failure[:1000]}", flush=True)
+        if args.writes and whole.stories % REPORT_STORIES == 0:
+            print(f"{whole.stories} seeds, {whole.writes} writes; not yet {whole.missed(args.writes)}", flush=True)
     whole.show(base)
     missed = whole.missed(args.writes) if args.writes else []
     for each in missed:

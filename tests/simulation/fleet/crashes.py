@@ -31,15 +31,15 @@ BOUNDED: Final = (BEFORE, AFTER)
 """Each of these is to be hit often in each phase, over a link in each state."""
 MOMENTS: Final[Mapping[str, Moment]] = {BEFORE: "before", AFTER: "stored"}
 STRUCK: Final = {
-    DispatchPhase.NOWHERE: 0.7,
-    DispatchPhase.OFFERED: 0.4,
+    DispatchPhase.NOWHERE: 0.85,
+    DispatchPhase.OFFERED: 0.5,
     DispatchPhase.GRANTED: 0.45,
     DispatchPhase.RECALLED: 1.0,
 }
 """How likely the hub dies at a write in each phase: no gang would come as far as the later ones if all were hit in the
 first.
 """
-STRUCK_AT_A_COPY: Final = STRUCK | {DispatchPhase.OFFERED: 0.06}
+STRUCK_AT_A_COPY: Final = STRUCK | {DispatchPhase.OFFERED: 0.04}
 """The same at a write in a member: copies are made again and again."""
 EARLY: Final = 0.08
 """How often the link fails before the hub comes to the write, which it then may never do."""
