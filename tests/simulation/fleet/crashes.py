@@ -31,19 +31,20 @@ BOUNDED: Final = (BEFORE, AFTER)
 """Each of these is to be hit often in each phase, over a link in each state."""
 MOMENTS: Final[Mapping[str, Moment]] = {BEFORE: "before", AFTER: "stored"}
 STRUCK: Final = {
-    DispatchPhase.NOWHERE: 0.85,
-    DispatchPhase.OFFERED: 0.5,
+    DispatchPhase.NOWHERE: 1.0,
+    DispatchPhase.OFFERED: 0.35,
     DispatchPhase.GRANTED: 0.45,
     DispatchPhase.RECALLED: 1.0,
 }
 """How likely the hub dies at a write in each phase: no gang would come as far as the later ones if all were hit in the
 first.
 """
-STRUCK_AT_A_COPY: Final = STRUCK | {DispatchPhase.OFFERED: 0.04}
+STRUCK_AT_A_COPY: Final = STRUCK | {DispatchPhase.OFFERED: 0.03}
 """The same at a write in a member: copies are made again and again."""
 EARLY: Final = 0.08
 """How often the link fails before the hub comes to the write, which it then may never do."""
-STORES_NOTHING: Final = (Fault.REFUSE, Fault.BLACK_HOLE, Fault.DENIED)
+STORES_LITTLE: Final = (Fault.REFUSE, Fault.BLACK_HOLE, Fault.DENIED, Fault.HANGS)
+"""Whoever waited there for a write that is stored would wait in vain, or too often so."""
 _JOB: Final = re.compile(r"/namespaces/[^/]+/((?:pytorch)?jobs)(?:/([^/]+))?(?:/status)?$")
 _KINDS: Final = {"jobs": "Job.batch", "pytorchjobs": "PyTorchJob.kubeflow.org"}
 
@@ -92,7 +93,7 @@ class Aim:
             return False
         if links[place.link].cut not in (None, self.fault):
             return False
-        return self.what == BEFORE or write.link == HUB_LINK or self.fault not in STORES_NOTHING
+        return self.what == BEFORE or write.link == HUB_LINK or self.fault not in STORES_LITTLE
 
 
 class Crashes:
