@@ -44,7 +44,7 @@ STRUCK_AT_A_COPY: Final = STRUCK | {DispatchPhase.OFFERED: 0.03}
 EARLY: Final = 0.08
 """How often the link fails before the hub comes to the write, which it then may never do."""
 STORES_LITTLE: Final = (Fault.REFUSE, Fault.BLACK_HOLE, Fault.DENIED, Fault.HANGS)
-"""Whoever waited there for a write that is stored would wait in vain, or too often so."""
+"""Over such a link a write is seldom stored: no crash after one is waited for there."""
 _JOB: Final = re.compile(r"/namespaces/[^/]+/((?:pytorch)?jobs)(?:/([^/]+))?(?:/status)?$")
 _KINDS: Final = {"jobs": "Job.batch", "pytorchjobs": "PyTorchJob.kubeflow.org"}
 
