@@ -87,4 +87,20 @@ RELEASE_MUTANTS: Final = (
         "finished",
         LATE_PODS_TESTS,
     ),
+    Mutant(
+        "8",
+        "what has ended may be sent pods by another controller than the one that says so",
+        LATE_PODS,
+        "    if job is None or job.deleting or job.finished is not None:\n",
+        "    if job is None or job.deleting:\n",
+        LATE_PODS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "a pod that has succeeded may be replaced where its controller says which work is done",
+        LATE_PODS,
+        'job.finished != "Succeeded" or job.reclaimed',
+        'job.finished != "Succeeded"',
+        LATE_PODS_TESTS,
+    ),
 )

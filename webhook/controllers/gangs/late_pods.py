@@ -5,7 +5,9 @@ another webhook may look at it for seconds. Its room is kept for as long as such
 gang that was whole, none do: its controller had asked for none.
 """
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from webhook.cluster.by_name import is_unlabelled
@@ -59,10 +61,9 @@ class LatePods:
         if held is None:
             return
         now = self._now()
-        if job is None or job.finished is not None or _has_left(job, held):
-            if record.lost_seconds and not record.left_seconds and now - record.lost_seconds >= MOMENT_SECONDS:
-                record.whole_since = 0.0
-            record.left_seconds = record.left_seconds or now
+        if _has_left(job, held):
+            if not record.left_seconds:
+                self._note_end(job, held, record, now)
             return
         record.left_seconds = 0.0
         if not self._owes_pods(job, held, record):
@@ -71,6 +72,31 @@ class LatePods:
             record.lost_seconds = record.lost_seconds or now
         else:
             record.whole_since = record.lost_seconds = 0.0
+
+    def _note_end(self, job: JobRecord | None, held: Reservation, record: GangRecord, now: float) -> None:
+        """Note when a gang was first seen to have been told to make no more pods, and whether it lacked any then."""
+        record.left_seconds = now
+        if record.lost_seconds and now - record.lost_seconds >= MOMENT_SECONDS:
+            record.whole_since = 0.0
+        if job is not None and job.finished is not None and self._has_ended_whole(job, held):
+            record.whole_since = held.since_seconds
+
+    def _has_ended_whole(self, job: JobRecord, held: Reservation) -> bool:
+        """Return whether nobody still replaces a pod of a gang that has ended.
+
+        What controls the pods may be another controller than the one that says so, as of a JobSet, and replace one that
+        was lost before it hears of it. Where only the pods tell who succeeded, one that has is not replaced.
+        """
+        if held.kind == JOB.key:
+            return True
+        last = replace(job, runs_again=False)
+        if not self._owes_pods(last, held, self._gangs.of(held.uid)):
+            return True
+        if job.finished != "Succeeded" or job.reclaimed:
+            return False
+        pods = self._view.fences.pods_of(held.namespace, held.uid)
+        ran = Counter(pod.pod_set for pod in pods if pod.live or pod.phase == "Succeeded")
+        return all(ran[name] >= count for name, count in held.counts.items())
 
     def _any_ended(self, held: Reservation) -> bool:
         pods = self._view.fences.pods_of(held.namespace, held.uid)
@@ -93,8 +119,10 @@ def _goes(job: JobRecord | None) -> bool:
 
 
 def _has_left(job: JobRecord | None, reservation: Reservation) -> bool:
-    """Return whether its controller is told, or will be, to make no more pods of a gang."""
-    return job is None or job.deleting or (job.suspended and reservation.stopping is not None)
+    """Return whether its controller is told, or will be, to make no more pods of a gang, or says that it has ended."""
+    if job is None or job.deleting or job.finished is not None:
+        return True
+    return job.suspended and reservation.stopping is not None
 
 
 def _ended_by_itself(job: JobRecord | None, reservation: Reservation) -> bool:

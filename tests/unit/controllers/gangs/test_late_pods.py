@@ -14,15 +14,18 @@ from webhook.core.model.pods import PodRecord
 from webhook.core.reasons.eviction import START_TIMEOUT
 from webhook.jobs.plain_pods.groups import POD_GROUP
 
+JOBSET = "JobSet.jobset.x-k8s.io"
+
 
 class Leaving:
     """A gang that runs with pods of its own, and what is remembered of it."""
 
-    def __init__(self, **facts: Any) -> None:
+    def __init__(self, kind: str = "Job.batch", **facts: Any) -> None:
         self.world, self.records = World(), GangRecords()
         self.stops = stops_of(self.world, self.records)
         self.job = self.world.waits("train", pods=2, **facts)
-        self.reservation = self.world.admits(self.job)
+        self.reservation = replace(self.world.admits(self.job), kind=kind)
+        self.world.view.set_ledger(self.world.view.ledger.amended(put=[self.reservation]))
         self.records.of(self.job.uid).on(Event.READ_RUNNING)
         self.records.of(self.job.uid).started_seconds = self.world.now
         self.world.now += 3600
@@ -32,6 +35,13 @@ class Leaving:
         kept = PodRecord(name, self.job.namespace, name, 1, PodPrice(), self.job.uid, "main", node="node-1", **facts)
         self.world.view.fences.put_pod(kept)
         self.stops.changed(self.job.uid)
+
+    def ends(self, how: str, **facts: Any) -> bool:
+        """Return whether its room is kept once it has ended."""
+        ended = replace(self.job, suspended=False, resource_version=99, finished=how, **facts)
+        self.world.view.put_job(ended)
+        self.stops.changed(self.job.uid)
+        return self.stops.late_pods.may_come(ended, self.reservation)
 
     def goes(self) -> bool:
         """Return whether its room is kept once its job is deleted."""
@@ -100,15 +110,50 @@ def test_the_room_of_a_gang_that_was_stopped_for_want_of_pods_is_kept_for_a_whil
 
 def test_of_a_gang_that_has_ended_that_while_begins_with_its_end() -> None:
     """Such as of one that failed, and is deleted some seconds later to be tried in another cluster."""
-    gang = Leaving()
+    gang = Leaving(JOBSET)
     gang.pod("a")
-    gang.world.view.put_job(replace(gang.job, finished="Failed", resource_version=gang.job.resource_version + 2))
-    gang.stops.changed(gang.job.uid)
+    assert gang.ends("Failed")
     gang.world.now += ON_THEIR_WAY_SECONDS - 1
     assert gang.goes()
     gang.world.now += 1
     gang.stops.changed(gang.job.uid)
     assert not gang.is_kept()
+
+
+def test_the_room_of_what_ends_while_it_lacks_a_pod_is_kept_for_a_while() -> None:
+    """Another controller than the one that says so may have asked for one in its stead, as for a child Job."""
+    gang = Leaving(JOBSET)
+    gang.pod("a")
+    gang.pod("b", phase="Succeeded")
+    assert gang.ends("Succeeded", reclaimed={"main": 0, "driver": 1}), "the work of its Job may not be done"
+    gang.world.now += ON_THEIR_WAY_SECONDS
+    assert not gang.is_kept()
+
+
+@pytest.mark.parametrize("runs_again", [False, True])
+def test_the_room_of_what_succeeds_is_free_at_once(runs_again: bool) -> None:
+    """Its controller says, or its pods, that each has done its work; one that has ended is not restarted."""
+    gang = Leaving(JOBSET, runs_again=runs_again)
+    gang.pod("a")
+    gang.pod("b", phase="Failed")
+    assert not gang.ends("Succeeded", reclaimed={"main": 1})
+    gang = Leaving("PyTorchJob.kubeflow.org")
+    gang.pod("a")
+    gang.pod("b", phase="Succeeded")
+    assert not gang.ends("Succeeded")
+    gang = Leaving("PyTorchJob.kubeflow.org")
+    gang.pod("a")
+    gang.pod("b", phase="Succeeded")
+    assert gang.ends("Failed")
+
+
+def test_the_room_of_a_job_that_is_deleted_as_soon_as_it_has_ended_is_free_at_once() -> None:
+    """Such as by its ``ttlSecondsAfterFinished``: nobody but its own controller makes its pods."""
+    gang = Leaving()
+    gang.pod("a", phase="Succeeded")
+    gang.pod("b", phase="Failed")
+    assert not gang.ends("Succeeded")
+    assert not gang.goes()
 
 
 def test_pods_that_will_not_run_again_are_not_missed() -> None:
