@@ -67,8 +67,8 @@ RELEASE_MUTANTS: Final = (
         "8",
         "a gang was whole in this run, not in an earlier one",
         LATE_PODS,
-        "record.whole_since != reservation.since_seconds",
-        "not record.whole_since",
+        "reservation.since_seconds in (record.whole_since, record.unstarted_since)",
+        "record.whole_since or record.unstarted_since == reservation.since_seconds",
         LATE_PODS_TESTS,
     ),
     Mutant(
@@ -101,6 +101,22 @@ RELEASE_MUTANTS: Final = (
         LATE_PODS,
         'job.finished != "Succeeded" or job.reclaimed',
         'job.finished != "Succeeded"',
+        LATE_PODS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "what an earlier leader has reserved it may have started",
+        LATE_PODS,
+        "        if held is None or record.unstarted_since == held.since_seconds:\n",
+        "        if held is None or (job is not None and job.suspended and not record.started_seconds):\n",
+        LATE_PODS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "what was started since it was seen suspended may be sent pods",
+        "webhook/controllers/gang_record.py",
+        "        self.started_seconds, self.unstarted_since = now, 0.0\n",
+        "        self.started_seconds = now\n",
         LATE_PODS_TESTS,
     ),
 )

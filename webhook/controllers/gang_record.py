@@ -127,6 +127,10 @@ class GangRecord:
     """What the stop that is under way writes on its job."""
     started_seconds: float = 0.0
     """Unix time at which the last write that starts it was over, whatever came of it."""
+    unstarted_since: float = 0.0
+    """The ``since_seconds`` of a reservation that this term has made, while nobody has told its controller to make pods
+    for it. What an earlier term reserved, that one may have started.
+    """
     written_at: float = 0.0
     """Loop time at which its job was written to stop it, of a gang that is VOIDED."""
     proved_gone: bool = False
@@ -146,6 +150,10 @@ class GangRecord:
         """Return whether the engine charges it."""
         return self.phase in _HOLDING
 
+    def started(self, now: float) -> None:
+        """Take note that a write that starts it is over, whatever came of it."""
+        self.started_seconds, self.unstarted_since = now, 0.0
+
     def on(self, event: Event) -> None:
         """Take note of ``event``, and forget what only the phase before needed."""
         after = NEXT[event].get(self.phase)
@@ -153,7 +161,7 @@ class GangRecord:
         if not (self.holds and after in _HOLDING):
             self.charged = None
             self.proved_gone = False
-            self.whole_since = self.lost_seconds = self.left_seconds = 0.0
+            self.unstarted_since = self.whole_since = self.lost_seconds = self.left_seconds = 0.0
             self.rests_until = 0.0
         if after is not Phase.WAITING:
             self.asked = None

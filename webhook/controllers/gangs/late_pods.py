@@ -49,8 +49,8 @@ class LatePods:
         since = [self.term_seconds]
         if reservation.stopping is not None or not _goes(job) or record.lost_seconds:
             since += (reservation.since_seconds, record.started_seconds)
-        started = record.started_seconds or reservation.since_seconds < self.term_seconds
-        if started and _has_left(job, reservation) and record.whole_since != reservation.since_seconds:
+        owed_none = reservation.since_seconds in (record.whole_since, record.unstarted_since)
+        if _has_left(job, reservation) and not owed_none:
             since.append(record.left_seconds or now)
         # A clock may have been ahead, or an earlier leader's: what is in the future says nothing.
         return any(0 <= now - at < ON_THEIR_WAY_SECONDS for at in since)
@@ -58,7 +58,10 @@ class LatePods:
     def note(self, record: GangRecord) -> None:
         """Note whether the controller of a gang owes it pods, and when it was told to make no more."""
         job, held = self._view.jobs.get(record.uid), self._view.ledger.entries.get(record.uid)
-        if held is None:
+        if job is not None and not job.suspended:
+            # Whoever has started it.
+            record.unstarted_since = 0.0
+        if held is None or record.unstarted_since == held.since_seconds:
             return
         now = self._now()
         if _has_left(job, held):
@@ -66,7 +69,7 @@ class LatePods:
                 self._note_end(job, held, record, now)
             return
         record.left_seconds = 0.0
-        if not self._owes_pods(job, held, record):
+        if not self._owes_pods(job, held):
             record.whole_since, record.lost_seconds = held.since_seconds, 0.0
         elif record.whole_since == held.since_seconds and not self._any_ended(held):
             record.lost_seconds = record.lost_seconds or now
@@ -90,7 +93,7 @@ class LatePods:
         if held.kind == JOB.key:
             return True
         last = replace(job, runs_again=False)
-        if not self._owes_pods(last, held, self._gangs.of(held.uid)):
+        if not self._owes_pods(last, held):
             return True
         if job.finished != "Succeeded" or job.reclaimed:
             return False
@@ -102,9 +105,9 @@ class LatePods:
         pods = self._view.fences.pods_of(held.namespace, held.uid)
         return any(pod.terminal and not pod.terminating for pod in pods)
 
-    def _owes_pods(self, job: JobRecord, held: Reservation, record: GangRecord) -> bool:
-        if job.for_a_member or gated_pods.is_pod_group(job) or (job.suspended and not record.started_seconds):
-            # Only a member makes them, nobody does, or nobody has told its controller to.
+    def _owes_pods(self, job: JobRecord, held: Reservation) -> bool:
+        if job.for_a_member or gated_pods.is_pod_group(job):
+            # Only a member makes them, or nobody does.
             return False
         if is_unlabelled(held):
             # Nobody can count them; and they have to be looked for while they still say whose they are.

@@ -72,8 +72,9 @@ class Stops:
     # -- what is remembered ----------------------------------------------------------------------------------------
 
     def started(self, reservation: Reservation) -> None:
-        """Restart the clock of a gang."""
-        self._gangs.of(reservation.uid).rests_until = 0.0
+        """Restart the clock of a gang that is admitted: its start is written once that is stored."""
+        record = self._gangs.of(reservation.uid)
+        record.rests_until, record.unstarted_since = 0.0, reservation.since_seconds
         self._pods_ready.forget(siblings.name_of(reservation))
 
     def forget(self, reservation: Reservation) -> None:

@@ -459,7 +459,7 @@ class Reconciler:
     def _effect_done(self, effect: Effect, failure: ApiError | None) -> None:
         uid = effect.job.uid
         if effect.starts:
-            self.records.of(uid).started_seconds = self._now()
+            self.records.of(uid).started(self._now())
         if failure is None:
             if effect.name in (Step.STOP, Step.VOID):
                 self._written(uid)

@@ -27,13 +27,19 @@ class Leaving:
         self.reservation = replace(self.world.admits(self.job), kind=kind)
         self.world.view.set_ledger(self.world.view.ledger.amended(put=[self.reservation]))
         self.records.of(self.job.uid).on(Event.READ_RUNNING)
-        self.records.of(self.job.uid).started_seconds = self.world.now
+        self.records.of(self.job.uid).started(self.world.now)
         self.world.now += 3600
 
     def pod(self, name: str, **facts: Any) -> None:
         """Let a pod of it be seen."""
         kept = PodRecord(name, self.job.namespace, name, 1, PodPrice(), self.job.uid, "main", node="node-1", **facts)
         self.world.view.fences.put_pod(kept)
+        self.stops.changed(self.job.uid)
+
+    def waits_for_its_start(self) -> None:
+        """Let it have been reserved in this term, and not be started yet."""
+        self.stops.started(self.reservation)
+        self.world.view.put_job(replace(self.job, suspended=True, resource_version=self.job.resource_version + 2))
         self.stops.changed(self.job.uid)
 
     def ends(self, how: str, **facts: Any) -> bool:
@@ -181,18 +187,46 @@ def test_a_leader_that_has_just_begun_keeps_the_room_of_what_is_gone() -> None:
 
 def test_the_room_of_a_gang_that_nobody_has_started_is_free_at_once() -> None:
     gang = Leaving()
-    gang.records.of(gang.job.uid).started_seconds = 0.0
-    assert not gang.goes(), "nor was it looked at before its job was gone"
-    gang = Leaving()
-    gang.world.view.put_job(replace(gang.job, suspended=True, resource_version=gang.job.resource_version + 2))
-    gang.records.of(gang.job.uid).started_seconds = 0.0
-    gang.stops.changed(gang.job.uid)
+    gang.waits_for_its_start()
     assert not gang.goes()
     gang = Leaving()
-    gang.world.view.put_job(replace(gang.job, suspended=True, resource_version=gang.job.resource_version + 2))
-    gang.records.of(gang.job.uid).started_seconds = gang.world.now
-    gang.stops.changed(gang.job.uid)
+    gang.waits_for_its_start()
+    gang.records.of(gang.job.uid).started(gang.world.now)
     assert gang.goes(), "its start may have been stored since it was read"
+    gang = Leaving()
+    gang.waits_for_its_start()
+    gang.records.of(gang.job.uid).started(gang.world.now)
+    gang.stops.changed(gang.job.uid)
+    assert gang.goes(), "nor does what was seen before it is stored show that it is whole"
+    gang = Leaving()
+    gang.waits_for_its_start()
+    gang.world.view.put_job(replace(gang.job, suspended=False, resource_version=99))
+    gang.stops.changed(gang.job.uid)
+    assert gang.goes(), "whoever has started it"
+
+
+def test_that_a_gang_was_started_in_an_earlier_run_does_not_keep_its_room_in_this_one() -> None:
+    gang = Leaving()
+    record = gang.records.of(gang.job.uid)
+    record.on(Event.RELEASED)
+    record.on(Event.SUBMITTED)
+    record.on(Event.ADMITTED)
+    gang.waits_for_its_start()
+    assert not gang.goes()
+
+
+@pytest.mark.parametrize("ahead_seconds", [-3600, 1.5])
+def test_what_an_earlier_leader_has_reserved_it_may_have_started(ahead_seconds: float) -> None:
+    """Its owner suspends it while it lacks a pod; the clock of that leader may have been ahead of ours."""
+    gang = Leaving()
+    gang.records.forget(gang.job.uid)
+    gang.records.of(gang.job.uid).on(Event.READ_RUNNING)
+    gang.stops.late_pods.term_seconds = gang.reservation.since_seconds - ahead_seconds
+    gang.pod("a")
+    gang.world.now += 10 * ON_THEIR_WAY_SECONDS
+    gang.world.view.put_job(replace(gang.job, suspended=True, resource_version=99))
+    gang.stops.changed(gang.job.uid)
+    assert gang.goes()
 
 
 def test_the_room_of_a_gang_that_only_a_member_runs_is_free_at_once() -> None:
