@@ -119,4 +119,12 @@ RELEASE_MUTANTS: Final = (
         "        self.started_seconds = now\n",
         LATE_PODS_TESTS,
     ),
+    Mutant(
+        "8",
+        "that a pod was lost is noted when it is read, though no cycle looks at its gang",
+        "webhook/controllers/loop/dirty_set.py",
+        "            self._late_pods.note_loss(old, new)\n",
+        "            pass\n",
+        LATE_PODS_TESTS,
+    ),
 )

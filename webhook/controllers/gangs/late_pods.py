@@ -15,6 +15,7 @@ from webhook.cluster.view import View
 from webhook.controllers.gang_record import GangRecord, GangRecords
 from webhook.controllers.gangs import gated_pods
 from webhook.core.ledger.record import Reservation
+from webhook.core.model.pods import PodRecord
 from webhook.jobs.kinds.shipped import JOB
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import JobRecord
@@ -23,7 +24,12 @@ ON_THEIR_WAY_SECONDS: Final = 5.0
 """A controller that acts on a start may create pods this long after it, unaware that the gang was stopped meanwhile;
 nothing that it reports tells then that it will not."""
 MOMENT_SECONDS: Final = 0.5
-"""So much later than that its pods are deleted we may read that their job is, which is why."""
+"""So much later than that its pods are deleted we may read that their job is, which is why.
+
+It counts from when each is read, not from when a cycle looks at it. Where the watch of pods is later than that of jobs
+by more, a job is read to be gone before the loss of a pod is, and the gang was whole when it was looked at last: its
+room is given away though a pod that replaces the lost one may come. Nothing that is read tells that apart.
+"""
 
 
 class LatePods:
@@ -76,6 +82,33 @@ class LatePods:
         else:
             record.whole_since = record.lost_seconds = 0.0
 
+    def note_job(self, uid: str) -> None:
+        """Note the same at once when its job changes: a cycle may come seconds later."""
+        record = self._gangs.find(uid)
+        if record is not None:
+            self.note(record)
+
+    def note_loss(self, was: PodRecord, now_is: PodRecord | None) -> None:
+        """Note at once that a gang which was whole lacks a pod, by what became of one that was live.
+
+        Of the many changes of pods only these cost more than a few look-ups, and but one pod set is counted. That a
+        gang is whole again a cycle notes.
+        """
+        if now_is is not None and now_is.live and (now_is.gang, now_is.pod_set) == (was.gang, was.pod_set):
+            return
+        held, job = self._view.ledger.entries.get(was.gang or ""), self._view.jobs.get(was.gang or "")
+        record = None if held is None else self._gangs.find(held.uid)
+        if held is None or job is None or record is None or record.whole_since != held.since_seconds:
+            return
+        ended = now_is is not None and now_is.terminal and not now_is.terminating
+        known = record.left_seconds or (record.lost_seconds and not ended)
+        if known or not self._owes_pods(job, held, was.pod_set):
+            return
+        if ended:
+            record.whole_since = record.lost_seconds = 0.0
+        else:
+            record.lost_seconds = self._now()
+
     def _note_end(self, job: JobRecord | None, held: Reservation, record: GangRecord, now: float) -> None:
         """Note when a gang was first seen to have been told to make no more pods, and whether it lacked any then."""
         record.left_seconds = now
@@ -105,16 +138,18 @@ class LatePods:
         pods = self._view.fences.pods_of(held.namespace, held.uid)
         return any(pod.terminal and not pod.terminating for pod in pods)
 
-    def _owes_pods(self, job: JobRecord, held: Reservation) -> bool:
+    def _owes_pods(self, job: JobRecord, held: Reservation, *pod_sets: str) -> bool:
+        """Return whether a gang lacks pods that its controller makes, of these sets or of any."""
         if job.for_a_member or gated_pods.is_pod_group(job):
             # Only a member makes them, or nobody does.
             return False
         if is_unlabelled(held):
             # Nobody can count them; and they have to be looked for while they still say whose they are.
             return False
-        done, live = job.given_back(held), self._view.fences.live_pods
-        counts = held.counts.items()
-        return any(live(held.namespace, held.uid, name) < count - done.get(name, 0) for name, count in counts)
+        live, counts = self._view.fences.live_pods, held.counts
+        short = [name for name in pod_sets or counts if live(held.namespace, held.uid, name) < counts.get(name, 0)]
+        done = job.given_back(held) if short else {}
+        return any(live(held.namespace, held.uid, name) < counts[name] - done.get(name, 0) for name in short)
 
 
 def _goes(job: JobRecord | None) -> bool:

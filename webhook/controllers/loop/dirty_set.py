@@ -8,6 +8,7 @@ from typing import Final
 
 from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
+from webhook.controllers.gangs.late_pods import LatePods
 from webhook.core.ledger.record import Changes
 from webhook.core.model.pods import PodRecord
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
@@ -20,13 +21,14 @@ meanwhile. A gang may have hundreds, each of which costs as much as another's wh
 
 
 class DirtySet(Listener):
-    """Gangs to look at, and whether the policy is new."""
+    """Gangs to look at, and whether the policy is new. When a gang loses a pod, or its job ends, is noted at once."""
 
     def __init__(self, view: View, engine: EnsembleEngine, on_ledger: Callable[[Changes | None], None]) -> None:
         """``on_ledger`` is told that the ledger was read."""
         self._view = view
         self._engine = engine
         self._on_ledger = on_ledger
+        self._late_pods: LatePods | None = None
         self.wake = asyncio.Event()
         """Something changed."""
         self.gangs: set[str] = set()
@@ -72,8 +74,9 @@ class DirtySet(Listener):
         """Mark some of what can wait: first what runs, since it may have run for too long."""
         self.add(*islice(self.quiet or self.ended, TAKEN_MAX))
 
-    def begin_term(self) -> None:
-        """Mark all there is, with nothing known of it."""
+    def begin_term(self, late_pods: LatePods) -> None:
+        """Mark all there is, with nothing known of it; ``late_pods`` is told what it is to note at once."""
+        self._late_pods = late_pods
         self.lagging.clear()
         self.quiet.clear()
         self.ended.clear()
@@ -115,9 +118,13 @@ class DirtySet(Listener):
         changed = new or old
         assert changed is not None
         self.add(changed.uid)
+        if self._late_pods is not None:
+            self._late_pods.note_job(changed.uid)
 
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
         """Mark the gang of a pod, and its namespace when room may have come free."""
+        if old is not None and old.live and self._late_pods is not None:
+            self._late_pods.note_loss(old, new)
         for pod in (old, new):
             if pod is None:
                 continue

@@ -121,7 +121,7 @@ class Reconciler:
         feeds.follow_ledger()
         self._view.fences.set_reservations(self._view.ledger.entries.values())
         self._gangs.load(self._view.ledger)
-        self.dirty.begin_term()
+        self.dirty.begin_term(self._stops.late_pods)
 
     def _ledger_changed(self, changes: Changes | None) -> None:
         """A follower takes the leader's ledger; a leader checks that nobody else wrote."""

@@ -8,7 +8,8 @@ import pytest
 from tests.unit.controllers.gangs.test_stops import stops_of
 from tests.unit.visibility.world import World
 from webhook.controllers.gang_record import Event, GangRecords
-from webhook.controllers.gangs.late_pods import MOMENT_SECONDS, ON_THEIR_WAY_SECONDS
+from webhook.controllers.gangs.late_pods import MOMENT_SECONDS, ON_THEIR_WAY_SECONDS, LatePods
+from webhook.controllers.loop.dirty_set import DirtySet
 from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
 from webhook.core.reasons.eviction import START_TIMEOUT
@@ -23,6 +24,8 @@ class Leaving:
     def __init__(self, kind: str = "Job.batch", **facts: Any) -> None:
         self.world, self.records = World(), GangRecords()
         self.stops = stops_of(self.world, self.records)
+        self.marks = DirtySet(self.world.view, self.world.engine, lambda changes: None)
+        self.marks.begin_term(self.stops.late_pods)
         self.job = self.world.waits("train", pods=2, **facts)
         self.reservation = replace(self.world.admits(self.job), kind=kind)
         self.world.view.set_ledger(self.world.view.ledger.amended(put=[self.reservation]))
@@ -30,11 +33,15 @@ class Leaving:
         self.records.of(self.job.uid).started(self.world.now)
         self.world.now += 3600
 
-    def pod(self, name: str, **facts: Any) -> None:
-        """Let a pod of it be seen."""
+    def pod(self, name: str, *, looked: bool = True, **facts: Any) -> None:
+        """Let a pod of it be seen, before a cycle looks at the gang or not."""
         kept = PodRecord(name, self.job.namespace, name, 1, PodPrice(), self.job.uid, "main", node="node-1", **facts)
-        self.world.view.fences.put_pod(kept)
-        self.stops.changed(self.job.uid)
+        fences = self.world.view.fences
+        before = fences.pod(self.job.namespace, name)
+        fences.put_pod(kept)
+        self.marks.pod_changed(before, kept)
+        if looked:
+            self.stops.changed(self.job.uid)
 
     def waits_for_its_start(self) -> None:
         """Let it have been reserved in this term, and not be started yet."""
@@ -52,6 +59,7 @@ class Leaving:
     def goes(self) -> bool:
         """Return whether its room is kept once its job is deleted."""
         self.world.view.drop_job(self.job)
+        self.marks.job_changed(self.job, None)
         self.stops.changed(self.job.uid)
         return self.is_kept()
 
@@ -160,6 +168,46 @@ def test_the_room_of_a_job_that_is_deleted_as_soon_as_it_has_ended_is_free_at_on
     gang.pod("b", phase="Failed")
     assert not gang.ends("Succeeded")
     assert not gang.goes()
+
+
+def test_when_a_pod_and_the_job_went_counts_not_when_a_cycle_looked_at_them() -> None:
+    """A write of the ledger may take seconds, in which a gang lacks a pod, or its job is gone."""
+    gang = Leaving()
+    gang.pod("a")
+    gang.pod("b")
+    gang.pod("b", looked=False, terminating=True)
+    gang.world.now += MOMENT_SECONDS
+    assert gang.goes()
+    gang = Leaving()
+    gang.pod("a")
+    gang.pod("b")
+    gang.pod("b", looked=False, terminating=True)
+    gang.world.now += MOMENT_SECONDS / 2
+    gang.world.view.drop_job(gang.job)
+    gang.marks.job_changed(gang.job, None)
+    gang.world.now += MOMENT_SECONDS
+    gang.pod("a", terminating=True)
+    assert not gang.is_kept()
+
+
+def test_that_a_pod_has_ended_by_itself_since_the_last_look_is_no_deletion_of_the_gang() -> None:
+    gang = Leaving()
+    gang.pod("a")
+    gang.pod("b")
+    gang.pod("a", looked=False, terminating=True)
+    gang.pod("b", looked=False, phase="Failed")
+    assert gang.goes()
+
+
+def test_what_changes_of_a_pod_that_stays_costs_a_gang_of_many_pod_sets_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gang = Leaving()
+    gang.pod("a")
+    gang.pod("b")
+    monkeypatch.setattr(LatePods, "_owes_pods", None)
+    gang.pod("a", looked=False, ready=True)
+    gang.pod("a", looked=False, ready=False)
 
 
 def test_pods_that_will_not_run_again_are_not_missed() -> None:
