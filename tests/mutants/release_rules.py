@@ -127,4 +127,12 @@ RELEASE_MUTANTS: Final = (
         "            pass\n",
         LATE_PODS_TESTS,
     ),
+    Mutant(
+        "8",
+        "a pod that is being deleted on a node is there",
+        "webhook/core/model/pods.py",
+        "(terminating and not node)",
+        "terminating",
+        f"{UNIT}/controllers/gangs/test_pod_proof.py",
+    ),
 )

@@ -74,8 +74,9 @@ def assess(
         return Step.DELETE_PODS
     if job.finished is not None:
         return Step.RELEASE if pods_present == 0 and not (reservation.adopted and job.active) else Step.NOTHING
-    if job.deleting and not job.suspended and pods_present == 0:
-        # A finalizer may keep the object for hours: its controller creates no more pods for it.
+    if job.deleting and not (job.suspended and reservation.evictable) and pods_present == 0:
+        # A finalizer may keep the object for hours: its controller creates no more pods for it, not even where a late
+        # start un-suspends it. Who can be stopped is written to first all the same.
         return Step.RELEASE
     if reservation.stopping is not None:
         return _stopping(job, pods_present, voided, overdue and not reservation.adopted)

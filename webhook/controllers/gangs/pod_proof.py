@@ -17,6 +17,7 @@ import structlog
 
 from webhook.cluster.feeds import Feeds
 from webhook.controllers.gang_record import GangRecords
+from webhook.core.model.pods import holds_nothing
 from webhook.core.notation import names
 from webhook.errors import ApiError
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -136,6 +137,8 @@ class PodProof:
             gang = (pod.metadata.labels or {}).get(names.GANG_LABEL, "")
             controllers = [each.uid for each in pod.metadata.owner_references or () if each.controller]
             foreign = bool(controllers) and view.is_foreign(controllers[0], gang)
-            if pod.status.phase not in ("Succeeded", "Failed") and not foreign:
+            terminating = pod.metadata.deletion_timestamp is not None
+            node = str(wire.spec(pod).get("nodeName") or "") if terminating else ""
+            if not foreign and not holds_nothing(pod.status.phase, terminating, node):
                 present.add(gang)
         return present

@@ -8,6 +8,14 @@ from webhook.core.model.frozen import frozen
 from webhook.core.model.gang import PodPrice, PodSet
 
 
+def holds_nothing(phase: str, terminating: bool, node: str) -> bool:
+    """Return whether a pod has ended, or never will run.
+
+    What is deleted before it was given a node is given none: a finalizer may keep it for ever, and nothing runs.
+    """
+    return phase in ("Succeeded", "Failed") or (terminating and not node)
+
+
 @frozen
 class WaitingPod:
     """A pod behind our scheduling gate: what it asks of its gang, and what a patch that lifts the gate must know."""
@@ -85,11 +93,8 @@ class PodRecord:
 
     @property
     def terminal(self) -> bool:
-        """It has ended and holds nothing (of a ResourceQuota, only ``count/pods`` counts it until it is deleted).
-
-        What is deleted before it was given a node is given none: a finalizer may keep it for ever, and nothing runs.
-        """
-        return self.phase in ("Succeeded", "Failed") or (self.terminating and not self.node)
+        """It has ended and holds nothing (of a ResourceQuota, only ``count/pods`` counts it until it is deleted)."""
+        return holds_nothing(self.phase, self.terminating, self.node)
 
     @property
     def live(self) -> bool:

@@ -65,6 +65,13 @@ CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] =
         False,
         Step.RELEASE,
     ),
+    "suspended or not, of one whose suspension would stop nothing": (
+        job(deleting=True, admission=STARTED),
+        replace(RESERVED, evictable=False),
+        0,
+        False,
+        Step.RELEASE,
+    ),
     "and not before": (job(suspended=False, deleting=True, admission=STARTED), RESERVED, 1, False, Step.NOTHING),
     "one that is deleted before it started is not started": (job(deleting=True), RESERVED, 0, False, Step.HOLD),
     "it is written before its entry goes": (job(deleting=True, restorable=False), STOPPING, 0, False, Step.VOID),

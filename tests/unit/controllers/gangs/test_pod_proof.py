@@ -20,11 +20,14 @@ class Pods:
 
     def __init__(self) -> None:
         self.phase = "Running"
+        self.metadata: dict[str, str] = {}
+        self.spec: dict[str, Any] = {"containers": []}
 
     async def request(self, method: str, path: str, **more: Any) -> bytes:
         pod = {
-            "metadata": {"name": "p", "namespace": "ns", "uid": "p", "labels": {names.GANG_LABEL: "gang"}},
-            "spec": {"containers": []},
+            "metadata": {"name": "p", "namespace": "ns", "uid": "p", "labels": {names.GANG_LABEL: "gang"}}
+            | self.metadata,
+            "spec": self.spec,
             "status": {"phase": self.phase},
         }
         await asyncio.sleep(1)
@@ -45,6 +48,19 @@ async def test_a_pod_that_ends_while_its_gang_is_looked_up_is_looked_up_again() 
     assert not proof.holds("gang", "Job.batch")
     await asyncio.sleep(5)
     assert proof.holds("gang", "Job.batch")
+
+
+@pytest.mark.parametrize("node", ["", "node-1"])
+async def test_a_pod_that_was_deleted_before_it_had_a_node_is_none_though_a_finalizer_keeps_it(node: str) -> None:
+    """As the view counts pods: else a gang without any would keep its room for ever."""
+    pods = Pods()
+    pods.phase, pods.metadata = "Pending", {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    pods.spec |= {"nodeName": node} if node else {}
+    feeds = SimpleNamespace(view=View(), informers={})
+    proof = PodProof(pods, feeds, GangRecords(), lambda uid: None)  # type: ignore[arg-type]
+    assert not proof.holds("gang", "Job.batch")
+    await asyncio.sleep(5)
+    assert proof.holds("gang", "Job.batch") == (not node)
 
 
 async def test_a_job_that_the_leader_before_knew_is_not_gone_before_its_kind_is_read_again() -> None:
