@@ -107,8 +107,8 @@ RELEASE_MUTANTS: Final = (
         "8",
         "what an earlier leader has reserved it may have started",
         LATE_PODS,
-        "        if held is None or record.unstarted_since == held.since_seconds:\n",
-        "        if held is None or (job is not None and job.suspended and not record.started_seconds):\n",
+        "        if job.for_a_member or gated_pods.is_pod_group(job):\n",
+        "        if job.for_a_member or gated_pods.is_pod_group(job) or job.suspended:\n",
         LATE_PODS_TESTS,
     ),
     Mutant(

@@ -30,6 +30,7 @@ LESS: Final[dict[str, Any]] = {
     "adopted": False,
     "refused": 0,
     "slow_on_pods_seconds": 0.0,
+    "replaced": 0,
     "ledger_lost": 0,
     "bugs": 0.0,
     "releases": 0,

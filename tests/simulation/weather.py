@@ -59,6 +59,8 @@ class Weather:
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
     slow_on_pods_seconds: float = 0.0
     """How long another webhook takes at most to let a pod pass that a controller creates."""
+    replaced: int = 0
+    """How many gangs lose a pod and end, are suspended or deleted while another in its stead is reviewed."""
     unlisted: int = 0
     """How often a kind can be listed by nobody for a while, in which our processes start again."""
     shut: int = 0

@@ -76,6 +76,7 @@ PAST_FAILURES = (
     ("rough with hostile tenants and namespaces ungated", 3997258251),
     ("rough with orphans of adopted jobs", 610064873),
     ("rough with pods reviewed slowly", 2361153475),
+    ("calm with pods replaced", 14),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -110,7 +111,8 @@ what was stored already, a note that a tenant had copied, a ledger that was
 taken away before there was one, a job that was gone, and one whose status its
 tenant wrote, a moment after their start, an owner in another namespace, an old job
 that was deleted half a second before the first ledger, a JobSet that was
-stopped while the pods that it lacked were being reviewed."""
+stopped while the pods that it lacked were being reviewed, a PyTorchJob that
+was deleted while a pod of it was replaced and the ledger written."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
@@ -141,6 +143,7 @@ WEATHERS = {
     "rough with jobs refused and kept": (Weather(refused=4, kept=0.5), 7),
     "calm with pods reviewed slowly": (replace(CALM_WEATHER, slow_on_pods_seconds=2.5), 3),
     "rough with pods reviewed slowly": (Weather(slow_on_pods_seconds=2.5, long=0.5), 5),
+    "calm with pods replaced": (replace(CALM_WEATHER, slow_on_pods_seconds=2.5, replaced=5), 5),
     "calm with jobs of CronJobs": (replace(CALM_WEATHER, scheduled=0.5), 3),
     "rough with jobs of CronJobs": (Weather(scheduled=0.5, ledger_lost=1), 5),
     "calm with new policy": (replace(CALM_WEATHER, churn=12), 5),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from tests.simulation import backups, gating, orphans, reviews
+from tests.simulation import backups, gating, orphans, replacements, reviews
 from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import PolicyChurn
@@ -207,6 +207,7 @@ class World:
             self._hold(busy_seconds),
             backups.put_back(self, busy_seconds),
             orphans.leave(self, busy_seconds),
+            replacements.lose_pods(self, busy_seconds),
             self._install_releases(busy_seconds),
             self.groups.run(self.weather.pod_groups, busy_seconds),
             self.ensembles.run(self.weather.ensembles, busy_seconds),
