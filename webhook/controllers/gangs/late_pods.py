@@ -70,7 +70,7 @@ class LatePods:
         if held is None or record.unstarted_since == held.since_seconds:
             return
         now = self._now()
-        if _has_left(job, held):
+        if job is None or _has_left(job, held):
             if not record.left_seconds:
                 self._note_end(job, held, record, now)
             return
