@@ -374,7 +374,6 @@ class Hub:
         expected = {which for which, job in self._jobs.items() if job.own.runs_in(member.name)}
         with member.one_cluster():
             cluster, copies = await member.cluster(), await member.copies(self.kinds.values(), self.fleet.uid)
-        self.fleet.is_swept(member.name, cluster)
         for found in copies:
             which = (found.kind.feed, found.namespace, found.name)
             if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
@@ -401,8 +400,10 @@ class Hub:
             dict.fromkeys(left, "still has pods of an earlier copy, or room reserved for it") | apart
         )
         # What made it due again meanwhile may not have been there yet when its first part was read.
-        if wanted and strays.swept(verdicts) and wanted == self._sweep_wanted(member):
-            await self._note_swept(member, cluster)
+        if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
+            self.fleet.swept.setdefault(member.name, set()).add(cluster)
+            if wanted:
+                await self._note_swept(member)
         if not member.knows_permits or member.health.trouble:
             await member.check()
 
@@ -412,14 +413,13 @@ class Hub:
         with member.one_cluster():
             return await member.leftovers(known) if known else set()
 
-    async def _note_swept(self, member: Member, cluster: str) -> None:
+    async def _note_swept(self, member: Member) -> None:
         set_backs = self.fleet.set_backs
         if when := self.fleet.lost.get(member.name):
             await lost.came_back(self.fleet.api, member.name, when)
             await self._read_lost()
         if set_backs == self.fleet.set_backs:
             self.fleet.unswept.pop(member.name, None)
-            self.fleet.swept.setdefault(member.name, set()).add(cluster)
             self._delayed.pop(member.name, None)
             log.info("fleet.swept", member=member.name)
             self._again_seconds = 0.0

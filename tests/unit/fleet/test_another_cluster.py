@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
 import orjson
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.unit.fleet.clusters import HUB_ACCOUNT, NAMESPACE, Fleet, fleet, pytorch_job
 from tests.unit.fleet.test_hub import SEED, runs_in
 from webhook.core.fleet.dispatch import DispatchPhase
+from webhook.errors import Forbidden
 from webhook.fleet.members.copies import dispatch_of
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
@@ -38,13 +40,28 @@ async def test_another_cluster_by_the_name_of_a_member_is_offered_nothing_before
         shared = world.running_hub.fleet
         shared.members["a"].reach(others.members["c"].cluster.api(HUB_ACCOUNT))
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
-        was_unswept = False
-        while dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.NOWHERE:
-            was_unswept = was_unswept or "a" in shared.unswept
+        while len(shared.swept["a"]) < 2:
+            assert dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.NOWHERE
             await asyncio.sleep(0.02)
-        assert was_unswept
-        assert "a" not in shared.unswept
         await world.until(lambda: runs_there(others), 15)
+
+
+async def test_another_cluster_that_cannot_be_swept_keeps_no_gang_from_the_other_members() -> None:
+    async with fleet("a", "b") as world, fleet("b", "c") as others:
+        await asyncio.sleep(5)
+        link = others.members["c"].cluster.api(HUB_ACCOUNT)
+        asked = link.request
+
+        async def lists_nothing(method: str, path: str, **how: Any) -> bytes:
+            if method == "GET" and path.endswith("/pytorchjobs"):
+                raise Forbidden(403, "Forbidden", "pytorchjobs may not be listed by tutti-hub")
+            return await asked(method, path, **how)
+
+        link.request = lists_nothing  # type: ignore[method-assign]
+        world.running_hub.fleet.members["a"].reach(link)
+        await asyncio.sleep(20)
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await runs_in(world, 0, 3)
 
 
 async def runs_there(others: Fleet) -> bool:

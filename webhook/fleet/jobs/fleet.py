@@ -129,14 +129,11 @@ class Fleet:
         self.unswept |= dict.fromkeys(members, self.sweeps_due)
 
     def is_swept(self, member: str, cluster: str) -> bool:
-        """Return whether a member was swept, and this is the cluster that was.
+        """Return whether a member was swept, and this is the cluster that was (rule P5).
 
-        A name that leads to another cluster is swept like a new one (rule P5).
+        Where its name has come to lead to another cluster, that one alone waits: it may never let itself be swept.
         """
-        if member not in self.unswept and cluster not in self.swept.get(member, ()):
-            log.warning("fleet.another_cluster", member=member, cluster=cluster)
-            self.has_to_sweep([member])
-        return member not in self.unswept
+        return member not in self.unswept and cluster in self.swept.get(member, ())
 
     def begin_again(self, version: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""

@@ -81,7 +81,6 @@ class FleetJob:
         self._which = kind.feed, namespace, name
         self.own = OwnJob(fleet, kind, namespace, name)
         self.last_read, self.looks = self.own.last_read, Allowance()
-        self._proving = Proving()
         self._offered: tuple[Dispatch, float] | None = None
         """The offer that is open, and since when it was seen to be."""
         self._contested_until = -inf
@@ -101,8 +100,8 @@ class FleetJob:
         """It names no queue where the hub has some for its namespace, and no queue of the hub has given it a slot."""
         self._queue = ""
         """Its LocalQueue, whose check may name the members that will do."""
-        self._patience, self._renaming, self._failed = Patience(), Renaming(fleet), Failed(fleet)
-        self._refusal, self._leaving, self._stopped = Refusal(), Leaving(), Stopped(fleet, namespace)
+        self._proving, self._patience, self._refusal, self._leaving = Proving(), Patience(), Refusal(), Leaving()
+        self._renaming, self._failed, self._stopped = Renaming(fleet), Failed(fleet), Stopped(fleet, namespace)
         self._granted = Granted(self._refusal, self._failed, self._stopped)
         self._telling = Telling(fleet, kind, namespace)
         self._showing = Showing(kind, self.own, self._telling)
@@ -135,12 +134,11 @@ class FleetJob:
         self.look_at_seconds = min(self.look_at_seconds, await self._telling.held_up(job, dispatch, sight))
         self._propagation = applying(self._fleet.propagations, job)
         self._queue = queue_label(job, self._kind) or ""
-        named = queue_label(job) is not None or is_noted(job)
-        self._uncounted = not named and self._fleet.set_up.has_queues(self.namespace)
+        unnamed = queue_label(job) is None and not is_noted(job)
+        self._uncounted = unnamed and self._fleet.set_up.has_queues(self.namespace)
         target = await self._target(wish, dispatch, found, ahead)
         after = await self._after_failure(wish, dispatch, found)
-        unsure = self._left_in() or (target is not None and not self._fleet.is_swept(target.member, target.cluster))
-        moves, complete = target is not None, self._fleet.members_known and not unsure
+        moves, complete = target is not None, self._fleet.members_known and not self._left_in()
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         try:
             if name := self._renaming.due(dispatch, sight):
@@ -220,7 +218,9 @@ class FleetJob:
             look = ahead[name] if name in ahead else await self._look(name)
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                return Target(name, look.sight.cluster, look.object is None)
+                if self._fleet.is_swept(name, look.sight.cluster):
+                    return Target(name, look.sight.cluster, look.object is None)
+                continue
             self._refusals[name] = why
             if (member := self._fleet.members.get(name)) is not None and not member.health.failure:
                 self.choice.unfit(name)
