@@ -252,6 +252,14 @@ FLEET_MUTANTS: Final = (
         "tests/unit/fleet/test_hub.py -k 'set_back_by_less'",
     ),
     Mutant(
+        "P5",
+        "a cluster that a name has come to lead to is swept before it is offered anything",
+        "webhook/fleet/jobs/fleet.py",
+        "        return member not in self.unswept and cluster in self.swept.get(member, ())\n",
+        "        return member not in self.unswept\n",
+        "tests/unit/fleet/test_another_cluster.py",
+    ),
+    Mutant(
         "P4",
         "what a list shows may have been there before the hub began",
         "webhook/fleet/hub.py",
