@@ -112,13 +112,18 @@ async def test_a_gang_that_failed_in_the_first_group_is_tried_in_the_second() ->
         await runs_in(world, 2, 0, 0)
 
 
+async def fill_first(world: Fleet) -> None:
+    """Let a usual gang run in the first group, which has no room for another then."""
+    await world.hub.cluster.create(by(B_BEFORE_A))
+    await asyncio.sleep(1)
+    await world.hub.cluster.create(job("usual"))
+    assert await runs(world, "usual") == "b"
+    await asyncio.sleep(2)
+
+
 async def test_where_nobody_has_room_somebody_is_stopped_in_the_first_group() -> None:
     async with members("a", "b") as world:
-        await world.hub.cluster.create(by(B_BEFORE_A))
-        await asyncio.sleep(1)
-        await world.hub.cluster.create(job("usual"))
-        assert await runs(world, "usual") == "b"
-        await asyncio.sleep(2)
+        await fill_first(world)
         await world.hub.cluster.create(job("other"))
         assert await runs(world, "other") == "a"
         await asyncio.sleep(2)
@@ -129,11 +134,7 @@ async def test_where_nobody_has_room_somebody_is_stopped_in_the_first_group() ->
 
 async def test_an_urgent_gang_takes_room_of_the_second_group_before_it_stops_another() -> None:
     async with members("a", "b") as world:
-        await world.hub.cluster.create(by(B_BEFORE_A))
-        await asyncio.sleep(1)
-        await world.hub.cluster.create(job("usual"))
-        assert await runs(world, "usual") == "b"
-        await asyncio.sleep(2)
+        await fill_first(world)
         await world.hub.cluster.create(job("urgent", "urgent"))
         assert await runs(world, "urgent") == "a"
         assert await world.places("Job", "usual") == ["b"]
