@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.unit.fleet.clusters import fleet, pytorch_job, template
+from tests.unit.fleet.clusters import Fleet, fleet, pytorch_job, template
 from webhook.laboratory.simulated.api import WritePoint
 
 pytestmark = pytest.mark.virtual_time
@@ -31,3 +31,22 @@ async def test_what_a_controller_counts_after_the_end_is_shown_before_the_copy_i
         world.start()
         await world.until(lambda: world.over(*SEED), 60)
         assert (await world.hub.get(*SEED) or {})["status"] == ended
+
+
+async def test_once_it_is_stopped_it_has_no_status_rather_than_an_empty_one() -> None:
+    """Definitions require fields of a status that is there: that of a SparkApplication its driver's."""
+    async with fleet("a") as world:
+        await world.hub.cluster.create(pytorch_job(runtime="600s"))
+        await world.until(lambda: shown(world))
+        await world.hub.patch(*SEED, {"spec": {"runPolicy": {"suspend": True}}})
+        await world.until(lambda: world.empty("PyTorchJob"))
+
+        async def cleared() -> bool:
+            return "status" not in (await world.hub.get(*SEED) or {})
+
+        await world.until(cleared)
+
+
+async def shown(world: Fleet) -> bool:
+    """The hub's job says how its copy runs."""
+    return bool((await world.hub.get(*SEED) or {}).get("status"))

@@ -128,7 +128,10 @@ class OwnJob:
         Whether it was refused, ``statuses`` says; then the same is not sent again at once.
         """
         metadata = job["metadata"]
-        patch = [*_only(metadata), {"op": "add", "path": "/status", "value": told}]
+        # Definitions may require fields of a status (a SparkApplication's does), but none has to be there.
+        clears = not told and "status" in job
+        change = {"op": "remove", "path": "/status"} if clears else {"op": "add", "path": "/status", "value": told}
+        patch = [*_only(metadata), change]
         return {**job, "metadata": await self._patch("/status", metadata, patch, self.statuses, told), "status": told}
 
     async def _patch(

@@ -258,7 +258,8 @@ class SimulatedServer:
         if version != before["resourceVersion"]:
             raise conflict(resource, name)
         if subresource == "status":
-            return {**old, "metadata": {**before}, "status": new.get("status") or {}}
+            said = {"status": new.get("status") or {}} if "status" in new or not resource.custom else {}
+            return {key: value for key, value in old.items() if key != "status"} | {"metadata": {**before}} | said
         for field in _SYSTEM_METADATA:
             if field in before:
                 metadata[field] = before[field]
