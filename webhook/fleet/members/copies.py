@@ -134,9 +134,9 @@ def _without_labels(node: Any, unwanted: Collection[str]) -> Any:
         return node
     made: dict[str, Any] = {}
     for key, value in node.items():
-        if key == "metadata" and isinstance(value, dict) and isinstance(value.get("labels"), dict):
-            kept = {name: label for name, label in value["labels"].items() if name not in unwanted}
-            made[key] = {**_without_labels(value, unwanted), "labels": kept}
+        # Not below ``metadata`` alone: a SparkApplication has them on its driver and executor themselves.
+        if key == "labels" and isinstance(value, dict):
+            made[key] = {name: label for name, label in value.items() if name not in unwanted}
         else:
             made[key] = _without_labels(value, unwanted)
     return made

@@ -52,6 +52,12 @@ def test_pods_of_other_kinds_keep_labels_that_no_server_has_written() -> None:
     assert worker["metadata"]["labels"] == MINE
 
 
+def test_a_kind_that_keeps_the_labels_of_its_pods_without_metadata_takes_none_of_ours_along() -> None:
+    """They name the hub's object, and a member without a gate would refuse them."""
+    made = copy_of("TrainJob.trainer.kubeflow.org", {"driver": {"labels": OURS | {"app": "x"}}})
+    assert made["spec"]["driver"]["labels"] == {"app": "x"}
+
+
 @pytest.mark.parametrize(
     ("key", "spec"),
     [
