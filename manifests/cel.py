@@ -140,6 +140,13 @@ def annotations_of(root: str) -> str:
     return f"{root}.metadata.?annotations.orValue({{}})"
 
 
+def placed_by(root: str, kind: JobKind) -> str:
+    """Return an expression: which hub's manager an object names, where it names one; an optional."""
+    if kind.managed_by is None:
+        return f"{annotations_of(root)}[?'{names.MANAGED_BY}']"
+    return step(root, render(kind.managed_by))
+
+
 def same_but_status() -> list[str]:
     """Return what holds together when an update leaves all but the status as it was."""
     return [

@@ -19,7 +19,6 @@ from webhook.core.notation import names
 from webhook.fleet import lost
 from webhook.fleet.policies import multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind
-from webhook.untyped.paths import render
 
 COMPONENTS: Final = Path(__file__).parent / "components"
 HUB: Final = COMPONENTS / "fleet-hub" / "rights.yaml"
@@ -78,22 +77,30 @@ def _dispatches(kinds: Sequence[JobKind]) -> list[Document]:
 
 
 def _own_record() -> Rules:
-    """Where a gang is decides what it holds in the hub, and whether it may be placed again: nobody else writes that."""
+    """Where a gang is decides what it holds in the hub, and whether it may be placed again: nobody else writes that.
+
+    That a hub places a job is written when it is made, by the hub's webhook, and stays: a member may have it.
+    """
     kept = [f"'{names.DISPATCH}' in {it}.?metadata.?finalizers.orValue([])" for it in ("object", "oldObject")]
     told = [f"{cel.annotations_of(it)}[?'{names.DISPATCH}']" for it in ("object", "oldObject")]
     rule = (
         f"request.operation == 'CREATE' ? !({told[0]}.hasValue()) && !({kept[0]})\n"
         f": {told[0]} == {told[1]} && ({kept[0]}) == ({kept[1]})"
     )
-    return [(f"({rule})\n|| {BY_DRAINER}", f"only the fleet's hub writes {names.DISPATCH}")]
+    placed = [f"{cel.annotations_of(it)}[?'{names.MANAGED_BY}']" for it in ("object", "oldObject")]
+    stays = f"request.operation == 'CREATE' || {placed[0]} == {placed[1]}"
+    return [
+        (f"({rule})\n|| {BY_DRAINER}", f"only the fleet's hub writes {names.DISPATCH}"),
+        (f"{stays}\n|| {BY_DRAINER}", f"{names.MANAGED_BY} is written when a job is made, and stays"),
+    ]
 
 
 def _records_only(kinds: Sequence[JobKind]) -> Rules:
     """Of a job that it places the hub writes its record and the status. What says so is what the webhook is not asked
     about (``cel.records_only``), and by what the hub itself knows its jobs (``placed_by_hub``).
     """
-    ours = sorted({render(kind.managed_by) for kind in kinds if kind.dispatchable and kind.managed_by})
-    managed = " || ".join(f"{cel.step('oldObject', path)}.orValue('') == '{names.HUB_MANAGER}'" for path in ours)
+    ours = sorted({cel.placed_by("oldObject", kind) for kind in kinds if kind.dispatchable})
+    managed = " || ".join(f"{place}.orValue('') == '{names.HUB_MANAGER}'" for place in ours)
     same = "\n&& ".join(cel.same_but_status())
     by_status = "request.?subResource.orValue('') == 'status'"
     record = f"object.?status == oldObject.?status\n&& {cel.records_only()}"
@@ -116,7 +123,7 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
         f"'{names.ORIGIN_LABEL}' in {labels}",
         f"'{names.OFFER}' in {notes}",
         f"!('{names.PERMIT}' in {notes})",
-        "(object.?spec.?suspend.orValue(false) || object.?spec.?runPolicy.?suspend.orValue(false))",
+        f"({cel.suspended('object', sorted({kind.suspend for kind in kinds if kind.dispatchable and kind.suspend}))})",
     ]
     validations = [
         (

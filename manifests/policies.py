@@ -227,10 +227,16 @@ def joining_validations() -> list[dict[str, str]]:
 
 def job_validations() -> list[dict[str, str]]:
     """Return the rules on what only Tutti writes into a job."""
-    kept = any_of(sorted(OWN_ANNOTATIONS - {names.HOLD}))
+    kept = any_of(sorted(OWN_ANNOTATIONS - {names.HOLD, names.MANAGED_BY}))
+    placed = [f"variables.{it}[?'{names.MANAGED_BY}']" for it in ("annotations", "old_annotations")]
     return [
         validation(
             f"variables.child || {kept}.all(key,\n  variables.annotations[?key] == variables.old_annotations[?key])",
+            "the annotations of tutti.dev are written only by Tutti",
+        ),
+        validation(
+            # The webhook of a hub writes it when the job is made; elsewhere it means nothing.
+            f"request.operation == 'CREATE' || variables.child || {placed[0]} == {placed[1]}",
             "the annotations of tutti.dev are written only by Tutti",
         ),
         validation(

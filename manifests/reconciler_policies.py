@@ -15,6 +15,7 @@ from manifests import cel, output
 from manifests.cel import Family
 from manifests.policies import ACCOUNT, IN_GATED, any_of, policy, validation, variables
 from manifests.rules import job_rules
+from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import FOLLOWERS
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
@@ -143,7 +144,7 @@ _SIZES: Final = "the account tutti-reconciler may change the size of no job whos
 
 def rules(family: Family, prefix: str = "") -> dict[str, tuple[str, ...]]:
     """Return what each rule on a change says, and of which values it speaks, named with ``prefix``."""
-    kept = any_of(sorted(OWN_ANNOTATIONS))
+    kept = any_of(sorted(OWN_ANNOTATIONS - {names.MANAGED_BY}))
     before, after, notes, old_notes = (prefix + name for name in _VALUES)
     sized = same_size(family, before, after, old_notes)
     sizes = {_SIZES: (sized, "before", "after", "old_notes")} if sized else {}
@@ -175,10 +176,10 @@ def harmless(family: Family) -> str:
     three times more: for the validations, their messages and the audit.
     """
     parts = [f"({cel.concerns('oldObject', family)})"]
-    for expression, *names in rules(family).values():
+    for expression, *spoken_of in rules(family).values():
         # A list of one gives a value a name, which CEL has no other way for.
-        named = "".join(f"[{_VALUES[name]}].all({name},\n" for name in names)
-        parts.append(f"{named}{expression}{')' * len(names)}")
+        named = "".join(f"[{_VALUES[name]}].all({name},\n" for name in spoken_of)
+        parts.append(f"{named}{expression}{')' * len(spoken_of)}")
     return "\n&& ".join(parts)
 
 

@@ -7,6 +7,7 @@ names these tests.
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -191,3 +192,29 @@ def test_what_a_hub_writes_of_its_jobs_passes(owner: Kubectl, admin: Kubectl, th
         assert found["metadata"]["finalizers"] == [names.DISPATCH]
         assert found["status"]["conditions"][0]["type"] == "Stolen"
         thief("patch", kind, "placed", *merge({"metadata": {"finalizers": None}}))
+
+
+def test_a_tenant_changes_nothing_by_which_a_hub_knows_its_jobs_where_no_webhook_is_asked(
+    hub: Cluster, admin: Kubectl
+) -> None:
+    """Kinds without ``managedBy`` have an annotation. Of an operator's namespace the webhook is not asked."""
+    beside = admin.in_namespace("spark-operator")
+    admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": beside.namespace}})
+    beside("create", "rolebinding", "tenant", "--clusterrole=edit", "--user=tenant")
+    tenant = Kubectl(admin.program, hub.kubeconfig_for_user("tenant"), beside.namespace)
+    thief = Kubectl(admin.program, hub.kubeconfig_for_service_account(NAMESPACE, ACCOUNT), beside.namespace)
+    placed, theirs = (job(name, 1, pod_template(), suspend=True) for name in ("placed", "theirs"))
+    placed["metadata"]["annotations"] = {names.MANAGED_BY: names.HUB_MANAGER}
+    for each in (placed, theirs):
+        wait_until(lambda it=each: tenant.create(it), what="the tenant's rights are in force")
+    for name, value in (("placed", None), ("placed", "me"), ("theirs", names.HUB_MANAGER)):
+        annotated = merge({"metadata": {"annotations": {names.MANAGED_BY: value}}})
+        asked = ("patch", "job", name, *annotated)
+        # Before the policy is in force they pass, and nothing of a rehearsal is stored.
+        rehearsed = partial(tenant.refused, *asked, "--dry-run=server")
+        wait_until(lambda said=rehearsed: "and stays" in said(), what="the policy is in force")
+        tenant.refused(*asked)
+    tenant("patch", "job", "placed", *merge({"metadata": {"annotations": {"note": "mine"}}}))
+    wait_until(lambda: thief("patch", "job", "placed", *merge(RECORD)), what="the hub writes on what it places")
+    assert "only on jobs that it places" in thief.refused("patch", "job", "theirs", *merge(RECORD))
+    beside.delete("job", "placed", "theirs")

@@ -10,7 +10,7 @@ from tests.e2e import objects, queues
 from tests.e2e.controlplane import operators
 from tests.e2e.controlplane.fleet import FleetClusters
 from tests.e2e.kubectl import Kubectl, stays, wait_until
-from tests.e2e.test_kinds_of_other_projects import LATER, RUNTIME, ray, train_job
+from tests.e2e.test_kinds_of_other_projects import LATER, RUNTIME, ray, spark, train_job
 from webhook.core.notation import names
 
 pytestmark = pytest.mark.own_cluster
@@ -23,8 +23,20 @@ def world() -> Iterator[FleetClusters]:
     with FleetClusters() as started:
         for name, cluster in started.clusters.items():
             cluster.install_kinds("ray")
+            cluster.install_kinds("spark")
             cluster.install_kinds("trainer")
             kubectl = started.kubectl[name]
+            # What a driver and executors ask is read from their memory.
+            added = [
+                {"op": "add", "path": "/spec/resourceGroups/0/coveredResources/-", "value": "memory"},
+                {
+                    "op": "add",
+                    "path": "/spec/resourceGroups/0/flavors/0/resources/-",
+                    "value": {"name": "memory", "nominalQuota": "100Gi"},
+                },
+            ]
+            queue = f"{kubectl.namespace}-{queues.QUEUE}"
+            kubectl("patch", "clusterqueue", queue, "--type=json", f"--patch={json.dumps(added)}")
             for runtime in (RUNTIME, RUNTIME | {"kind": "ClusterTrainingRuntime"}):
                 wait_until(lambda to=kubectl, what=runtime: to.apply(what), what="training runtimes are served")
         yield started
@@ -115,3 +127,162 @@ def test_the_cluster_that_kuberay_makes_of_a_ray_job_is_left_alone_by_the_hub(wo
     wait_until(lambda: member("create", "-f", "-", f"--as={KUBERAY}", **making), what="its rights are in force")
     stays(lambda: member.get("rayclusters", "train-x7k2p"), 20, what="its cluster is there")
     ends(world, member, "rayjobs", {"jobDeploymentStatus": "Complete", "jobStatus": "SUCCEEDED"})
+
+
+# -- SparkApplication, which has no managedBy
+
+
+SPARK = "sparkapplications"
+SPARK_OPERATOR = "system:serviceaccount:spark-operator:spark-operator-controller"
+DRIVERS = "system:serviceaccount:team-a:spark"
+ENDS = {"executionAttempts": 1, "terminationTime": LATER, "driverInfo": {"podName": "train-driver"}}
+
+
+def spark_application(**spec: Any) -> dict[str, Any]:
+    """Return a SparkApplication of a driver and two executors that asks no GPUs."""
+    described = spark(2)
+    del described["executor"]["gpu"]
+    return made("sparkoperator.k8s.io/v1beta2", "SparkApplication", described | spec)
+
+
+def policy(**failover: Any) -> dict[str, Any]:
+    """Return a policy that selects SparkApplications, and has one that failed tried elsewhere."""
+    spec = {
+        "resourceSelectors": [{"apiVersion": "sparkoperator.k8s.io/v1beta2", "kind": "SparkApplication"}],
+        "placement": {"clusterAffinity": {"clusterNames": ["left", "right"]}},
+        "failover": {"application": {"decisionConditions": failover, "purgeMode": "Directly"}},
+    }
+    version = "policy.one.alibabacloud.com/v1alpha1"
+    return {"apiVersion": version, "kind": "PropagationPolicy", "metadata": {"name": "spark"}, "spec": spec}
+
+
+def may_make_pods(kubectl: Kubectl) -> None:
+    """Give the operator and the drivers the rights that they have where Spark is installed."""
+    for user, name in ((SPARK_OPERATOR, "spark-operator"), (DRIVERS, "spark-drivers")):
+        binding = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        }
+        kubectl.apply(binding)
+
+
+def pod_of(application: dict[str, Any], role: str, name: str, owner: dict[str, Any]) -> dict[str, Any]:
+    """Return a pod as the operator, or the driver, makes it of an application as it is stored."""
+    labels = application["spec"][role]["labels"] | {
+        "spark-role": role,
+        "sparkoperator.k8s.io/app-name": application["metadata"]["name"],
+    }
+    found = objects.pod(name, objects.pod_template(gpus=0))
+    found["metadata"] |= {"labels": labels, "ownerReferences": [reference(owner) | {"controller": True}]}
+    return found
+
+
+def reference(owner: dict[str, Any]) -> dict[str, Any]:
+    return {key: owner[key] for key in ("apiVersion", "kind")} | {
+        key: owner["metadata"][key] for key in ("name", "uid")
+    }
+
+
+def runs(member: Kubectl) -> dict[str, Any]:
+    """Do what the Spark operator and the driver do of a copy that was started; return the copy."""
+    copy = member.get(SPARK, "train")
+    may_make_pods(member)
+    driver = pod_of(copy, "driver", "train-driver", copy)
+    wait_until(
+        lambda: member("create", "-f", "-", f"--as={SPARK_OPERATOR}", stdin=json.dumps(driver)),
+        what="the operator's rights are in force",
+    )
+    driver = member.get("pod", "train-driver")
+    for number in (1, 2):
+        executor = pod_of(copy, "executor", f"train-exec-{number}", driver)
+        wait_until(
+            lambda made=executor: member("create", "-f", "-", f"--as={DRIVERS}", stdin=json.dumps(made)),
+            what="the webhook has seen the driver",
+        )
+    third = pod_of(copy, "executor", "train-exec-3", driver)
+    assert "reservation for 2 pods" in member.refused("create", "-f", "-", f"--as={DRIVERS}", stdin=json.dumps(third))
+    executors = {f"train-exec-{number}": "RUNNING" for number in (1, 2)}
+    says(member, {"applicationState": {"state": "RUNNING"}, "driverInfo": {}, "executorState": executors})
+    return copy
+
+
+def says(member: Kubectl, status: dict[str, Any]) -> None:
+    """Have the operator write a status."""
+    member("patch", SPARK, "train", "--type=merge", "--subresource=status", f"--patch={json.dumps({'status': status})}")
+
+
+def shows(world: FleetClusters, state: str) -> None:
+    """Wait until `kubectl get` in the hub shows this state."""
+    wait_until(
+        lambda: state in world.hub("get", "sparkapplication", "train").split(), 60, what=f"the hub shows {state}"
+    )
+
+
+def dispatch(world: FleetClusters) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(world.hub.get(SPARK, "train")["metadata"]["annotations"][names.DISPATCH])
+    return found
+
+
+def pods_of(member: Kubectl) -> list[str]:
+    return [each["metadata"]["name"] for each in member.items("pods", "spark-role")]
+
+
+def test_a_spark_application_runs_whole_in_a_member_and_no_pod_of_it_in_the_hub(world: FleetClusters) -> None:
+    world.hub.create(spark_application(timeToLiveSeconds=1))
+    assert world.hub.get(SPARK, "train")["metadata"]["annotations"][names.MANAGED_BY] == names.HUB_MANAGER
+    member = started_in(world, SPARK)
+    copy = runs(member)
+    assert names.MANAGED_BY not in copy["metadata"]["annotations"]
+    assert "timeToLiveSeconds" not in copy["spec"], "its operator would delete it before the hub has seen its end"
+    assert copy["metadata"]["annotations"][names.PERMIT]
+    shows(world, "RUNNING")
+
+    ours = world.hub.get(SPARK, "train")
+    assert ours["spec"]["suspend"] is False, "an operator in the hub would start it"
+    may_make_pods(world.hub)
+    stray = pod_of(ours, "driver", "train-driver", ours)
+    stray["metadata"]["labels"][names.GANG_LABEL] = ours["metadata"]["uid"]
+
+    def refused() -> str:
+        return world.hub.refused("create", "-f", "-", f"--as={SPARK_OPERATOR}", stdin=json.dumps(stray))
+
+    wait_until(lambda: "runs in a member" in refused(), what="an operator in the hub makes no pod of it")
+    for value in ("null", '"me"'):
+        patch = f'--patch={{"metadata": {{"annotations": {{"{names.MANAGED_BY}": {value}}}}}}}'
+        assert "is immutable" in world.hub.refused("patch", SPARK, "train", "--type=merge", patch)
+
+    assert len(pods_of(member)) == 3
+    says(member, ENDS | {"applicationState": {"state": "COMPLETED"}})
+    shows(world, "COMPLETED")
+    wait_until(lambda: not world.hub.get(SPARK, "train")["metadata"].get("finalizers"), 60, what="let go")
+    assert not [each for kubectl in world.members.values() for each in (*kubectl.items(SPARK), *pods_of(kubectl))]
+    world.hub.delete(SPARK, "train")
+
+
+def test_a_spark_application_that_fails_is_tried_in_the_other_member_without_its_former_status(
+    world: FleetClusters,
+) -> None:
+    world.hub.create(policy(tolerationSeconds=1))
+    wait_until(lambda: world.hub.create(spark_application()), what="its former one is gone")
+    first = started_in(world, SPARK)
+    runs(first)
+    shows(world, "RUNNING")
+    says(first, ENDS | {"applicationState": {"state": "FAILED", "errorMessage": "driver container failed"}})
+    (second,) = [each for each in world.members.values() if each is not first]
+    wait_until(lambda: [each for each in second.items(SPARK) if each["spec"]["suspend"] is False], 90, what="it moves")
+    assert not pods_of(first), "nothing of it is left there before it may start elsewhere"
+    assert dispatch(world)["failed"]
+    runs(second)
+    shows(world, "RUNNING")
+
+    # Suspended in the hub it leaves, and what its earlier copies showed is cleared: this definition requires fields of
+    # any status that there is.
+    world.hub("patch", SPARK, "train", "--type=merge", '--patch={"spec": {"suspend": true}}')
+    wait_until(lambda: dispatch(world)["phase"] == "nowhere", 90, what="it leaves")
+    wait_until(lambda: "status" not in world.hub.get(SPARK, "train"), 60, what="its status is cleared")
+    assert not pods_of(second)
+    world.hub.delete(SPARK, "train")
+    world.hub.delete("propagationpolicies.policy.one.alibabacloud.com", "spark")

@@ -211,7 +211,8 @@ def _held_by_us(kind: JobKind, obj: Object, kinds: Mapping[str, JobKind]) -> boo
 def _touched(obj: Object) -> bool:
     """Return whether anything of ours is on the object or on its pod templates."""
     own = obj["metadata"].get("annotations") or {}
-    return bool(OWN_ANNOTATIONS & own.keys()) or _mentions(obj.get("spec"), names.GANG_LABEL)
+    # That a hub places it stays on it.
+    return bool((OWN_ANNOTATIONS - {names.MANAGED_BY}) & own.keys()) or _mentions(obj.get("spec"), names.GANG_LABEL)
 
 
 def _mentions(node: object, key: str) -> bool:

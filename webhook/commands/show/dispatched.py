@@ -33,7 +33,7 @@ async def dispatched(api: Api, job: str, namespace: str, now: float) -> Lines | 
     """
     kind, name = kind_and_name(job)
     known = by_name(kind)
-    if known is None or known.managed_by is None:
+    if known is None or not known.dispatchable:
         return None
     try:
         found = await stored(api, known, namespace, name)

@@ -32,6 +32,7 @@ _MADE_BY_THE_SERVER: Final = (
 """Those of a Job that has its API server make its selector."""
 _ENDS_ITSELF: Final[Mapping[str, tuple[paths.Path, ...]]] = {
     "RayJob.ray.io": (("spec", "deletionPolicy"), ("spec", "deletionStrategy")),
+    "SparkApplication.sparkoperator.k8s.io": (("spec", "timeToLiveSeconds"),),
     "AppWrapper.workload.codeflare.dev": (
         ("metadata", "annotations", "workload.codeflare.dev.appwrapper/successTTLDuration"),
     ),
@@ -61,7 +62,7 @@ def offer_text(job_uid: str, offer: Offer) -> str:
 
 def placed_by_hub(kind: JobKind, job: Mapping[str, Any]) -> bool:
     """Return whether a job of the hub's cluster is one that the hub places: by what nobody can change, no label."""
-    return kind.managed_by is not None and paths.find(job, kind.managed_by) == names.HUB_MANAGER
+    return kind.dispatchable and paths.find(job, kind.placed_by) == names.HUB_MANAGER
 
 
 def why_over(kind: JobKind, job: Mapping[str, Any]) -> str:
@@ -110,10 +111,9 @@ def copy_made(
         "spec": job["spec"],
     }
     assert kind.suspend is not None
-    assert kind.managed_by is not None
-    copied = editing.put(editing.drop(copied, kind.managed_by), kind.suspend, True)
+    copied = editing.put(editing.drop(copied, kind.placed_by), kind.suspend, True)
     # The hub deletes it when its job shows the end; who deletes it before that has it run again.
-    for path in ((*kind.managed_by[:-1], "ttlSecondsAfterFinished"), *_ENDS_ITSELF.get(kind.key, ())):
+    for path in ((*kind.suspend[:-1], "ttlSecondsAfterFinished"), *_ENDS_ITSELF.get(kind.key, ())):
         copied = editing.drop(copied, path)
     unwanted: tuple[str, ...] = _OURS
     if kind.key == "Job.batch" and not copied["spec"].get("manualSelector"):

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from sys import intern
 
-from webhook.untyped.paths import Path
+from webhook.core.notation import names
+from webhook.untyped.paths import Path, render
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +226,18 @@ class JobKind:
 
     @property
     def dispatchable(self) -> bool:
-        """Whether a hub places jobs of the kind in other clusters."""
-        return self.managed_by is not None and self.suspend is not None
+        """Whether a hub places jobs of the kind in other clusters: it holds them back there, and takes them away."""
+        return self.suspend is not None and self.evictable
+
+    @property
+    def placed_by(self) -> Path:
+        """Where an object says that a hub places it: ``managedBy``, or an annotation of a kind without that field."""
+        return self.managed_by or ("metadata", "annotations", names.MANAGED_BY)
+
+    @property
+    def placed_by_name(self) -> str:
+        """What people call that place."""
+        return f"annotation {names.MANAGED_BY}" if self.managed_by is None else render(self.managed_by)
 
     @property
     def every_version(self) -> tuple["JobKind", ...]:

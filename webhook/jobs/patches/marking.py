@@ -88,7 +88,8 @@ def strip(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, *, suspen
     """Return the patch that takes everything of ours off ``obj``: annotations, labels, gates, what a start injected.
 
     Pod templates are touched only while the API server accepts that; the labels that stay on a running Job do nothing
-    without Tutti. ``suspend`` sets the suspend field as well (False lets a waiting job go); None leaves it.
+    without Tutti. ``suspend`` sets the suspend field as well (False lets a waiting job go); None leaves it. That a hub
+    places the job stays, as its ``managedBy`` would: a member may have it.
     """
     return editing.diff(obj, stripped(kind, obj, context, suspend=suspend))
 
@@ -100,8 +101,8 @@ def marked(
     changed: Any = _without_own_annotations(obj, ("metadata",))
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
         changed = put_if_possible(changed, kind.suspend, True)
-    if kind.given_manager and kind.managed_by is not None and _is_ordinary(kind, paths.find(obj, kind.managed_by)):
-        changed = put_if_possible(changed, kind.managed_by, kind.given_manager)
+    if kind.given_manager and _is_ordinary(kind, paths.find(changed, kind.placed_by)):
+        changed = put_if_possible(changed, kind.placed_by, kind.given_manager)
     for site in readable_sites(kind, obj, context):
         if site.metadata_path is None:
             continue
@@ -134,7 +135,7 @@ def stripped(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, *, sus
         for site in sites:
             for part in reversed(site.scaffold):
                 changed = _without_scaffold(changed, part.place, part.value)
-    changed = _without_own_annotations(changed, ("metadata",), prune=True)
+    changed = _without_own_annotations(changed, ("metadata",), prune=True, but=names.MANAGED_BY)
     if suspend is not None and kind.suspend is not None and suspended is not suspend:
         changed = put_if_possible(changed, kind.suspend, suspend)
     return changed if isinstance(changed, dict) else obj
@@ -181,10 +182,10 @@ def _gated(node: Any, site: PodSetSite) -> Any:
     return put_if_possible(node, (*site.spec_path, "schedulingGates"), [*gates, GATE])
 
 
-def _without_own_annotations(node: Any, metadata_path: JsonPath, *, prune: bool = False) -> Any:
+def _without_own_annotations(node: Any, metadata_path: JsonPath, *, prune: bool = False, but: str = "") -> Any:
     own = paths.find_at(node, (*metadata_path, "annotations"))
     if isinstance(own, dict):
-        for name in sorted(OWN_ANNOTATIONS & own.keys()):
+        for name in sorted((OWN_ANNOTATIONS & own.keys()) - {but}):
             node = editing.drop(node, (*metadata_path, "annotations", name), prune=prune)
     return node
 

@@ -192,7 +192,10 @@ def with_default_queue(
 
 
 def managed_by_other(kind: JobKind, obj: Mapping[str, Any]) -> bool:
-    """Return whether the object names a controller other than the kind's ordinary one."""
+    """Return whether the object names a controller other than the kind's ordinary one.
+
+    The annotation of a kind without ``managedBy`` is not asked: where no hub is, it would lead past the gate.
+    """
     manager = None if kind.managed_by is None else paths.find(obj, kind.managed_by)
     return bool(manager) and manager not in kind.managers
 
@@ -222,4 +225,4 @@ def readable_sites(kind: JobKind, obj: Mapping[str, Any], context: ReadContext =
 
 def for_a_member(kind: JobKind, obj: Mapping[str, Any]) -> bool:
     """Return whether a job of a hub is one that only a member starts."""
-    return bool(kind.given_manager) and paths.find(obj, kind.managed_by or ()) == kind.given_manager
+    return bool(kind.given_manager) and paths.find(obj, kind.placed_by) == kind.given_manager

@@ -72,6 +72,7 @@ OURS: Final = (
     Ours(names.DISPATCH, Form.ANNOTATION, {Bearer.JOB: Writer.EDITOR}),
     Ours(names.PERMIT, Form.ANNOTATION, {Bearer.JOB: Writer.EDITOR}),
     Ours(names.GIVEN_UP, Form.ANNOTATION, {Bearer.JOB: _BY_TUTTI}),
+    Ours(names.MANAGED_BY, Form.ANNOTATION, {Bearer.JOB: _BY_TUTTI}),
     Ours(names.TOP, Form.ANNOTATION, {Bearer.JOB: Writer.TOPPER}),
     Ours(names.GATED_NAMESPACE, Form.LABEL, {Bearer.NAMESPACE: Writer.CLOSER}),
     Ours(names.FENCED_NAMESPACE, Form.LABEL, {Bearer.NAMESPACE: Writer.CLOSER}),

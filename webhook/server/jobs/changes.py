@@ -14,7 +14,7 @@ from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
-from webhook.jobs.reading.gating import is_child, is_noted, managed_by_other, owner_of, queue_label
+from webhook.jobs.reading.gating import for_a_member, is_child, is_noted, managed_by_other, owner_of, queue_label
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.jobs.children import decided_by_owner, judge_child, loses_maker
 from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, reading, unfit_template
@@ -203,17 +203,15 @@ def _ownership_refused(change: Change) -> Answer | None:
 def _manager_change_refused(change: Change) -> Answer | None:
     """Refuse to hand a job that is ours to another controller, which would run it, or own what runs, unasked."""
     kind = change.kind
-    if kind.managed_by is None or managed_by_other(kind, change.old):
-        return None
-    if kind.given_manager and paths.find(change.old, kind.managed_by) == kind.given_manager:
-        if paths.find(change.obj, kind.managed_by) == kind.given_manager:
+    if for_a_member(kind, change.old):
+        if for_a_member(kind, change.obj):
             return None
-        message = f"{paths.render(kind.managed_by)} of a job that a hub places is immutable: it may run in a member"
+        message = f"{kind.placed_by_name} of a job that a hub places is immutable: it may run in a member"
         return deny(Refusal.FOREIGN_CREATOR, message)
-    if not managed_by_other(kind, change.obj):
+    if managed_by_other(kind, change.old) or not managed_by_other(kind, change.obj):
         return None
     message = (
-        f"{paths.render(kind.managed_by)} of a job that waits for Tutti cannot be set to another controller; create "
+        f"{kind.placed_by_name} of a job that waits for Tutti cannot be set to another controller; create "
         "the job again with it"
     )
     return deny(Refusal.FOREIGN_CREATOR, message)

@@ -117,9 +117,8 @@ def unplaced(rules: JobRules, kind: JobKind) -> tuple[str, ...]:
     """Return what is to be said of a job whose kind a hub places in no member."""
     if kind.given_manager or not rules.in_hub:
         return ()
-    return (
-        f"a hub places no {kind.kind} in a member: the kind has no managedBy, so the job would start in this cluster",
-    )
+    why = "the kind has no field that suspends it" if kind.suspend is None else "suspending it leaves its pods"
+    return (f"a hub places no {kind.kind} in a member: {why}, so the job would start in this cluster",)
 
 
 def unfollowed(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], asking: GangReading) -> tuple[str, ...]:

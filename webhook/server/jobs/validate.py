@@ -11,7 +11,7 @@ from typing import Any, Final
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gang import GangReading
-from webhook.jobs.reading.gating import gang_owner, managed_by_other, pending
+from webhook.jobs.reading.gating import for_a_member, gang_owner, managed_by_other, pending
 from webhook.server.jobs.changes import Change, judge_change
 from webhook.server.jobs.children import claims_an_owner, judge_child, judge_deletion, judge_scale
 from webhook.server.jobs.gang_checks import (
@@ -82,11 +82,11 @@ def _create(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping
     owner = gang_owner(kind, obj, rules.kinds)
     if owner is not None and request.username in rules.kinds[owner.kind].controller_users:
         return judge_child(request, rules, kind, None)
-    written = own_annotations(obj)
-    if written and request.username != rules.settings.account:
-        message = f"annotation {next(iter(written))} is written only by Tutti; leave it out"
-        return deny(Refusal.OWN_FIELDS, message)
     rule = ruling_alone(rules, kind, obj)
+    given = {names.MANAGED_BY} if rule is not None and kind.managed_by is None and for_a_member(kind, obj) else set()
+    written = sorted(own_annotations(obj).keys() - given)
+    if written and request.username != rules.settings.account:
+        return deny(Refusal.OWN_FIELDS, f"annotation {written[0]} is written only by Tutti; leave it out")
     if rule is None:
         refusal = newly_marked(request, rules.settings.account)
         warnings = () if managed_by_other(kind, obj) else (*mislabelled(request), *meaningless(obj))

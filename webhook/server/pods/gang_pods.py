@@ -63,9 +63,9 @@ def judge_gang_pod(review: PodReview, rules: PodRules, cost: PodPrice, now: floa
     reservation = rules.view.ledger.entries.get(pod.gang)
     if reservation is None or reservation.namespace != request.namespace:
         return _unknown_gang(review, rules)
-    creator = _wrong_creator(review, rules, reservation)
-    if creator is not None:
-        return creator
+    refused = _placed_elsewhere(rules.view, reservation) or _wrong_creator(review, rules, reservation)
+    if refused is not None:
+        return refused
     if reservation.stopping is not None:
         message = (
             f"{reservation} is being stopped ({reservation.stopping}); it starts no pods until it is admitted again"
@@ -159,6 +159,20 @@ def _ledger_note(review: PodReview, rules: PodRules) -> str:
     if version is not None and version > rules.view.ledger.version:
         return f" (by ledger {render_version(rules.view.ledger.version)}; the pod's is {render_version(version)})"
     return "" if rules.view.ledger_trusted else " (by the ledger as last read; it cannot be read now)"
+
+
+def _placed_elsewhere(view: View, reservation: Reservation) -> Answer | None:
+    """Return the refusal of a pod in a hub whose gang runs in a member: not every controller reads ``managedBy``, and
+    some kinds have none.
+    """
+    job = view.jobs.get(reservation.uid)
+    if job is None or not job.for_a_member:
+        return None
+    message = (
+        f"{reservation} is placed by this hub and runs in a member: no pod of it may start here. A hub runs no "
+        f"controllers of jobs: remove the one that makes pods of {reservation.kind.partition('.')[0]}"
+    )
+    return deny(Refusal.FOREIGN_CREATOR, message)
 
 
 def _wrong_creator(review: PodReview, rules: PodRules, reservation: Reservation) -> Answer | None:

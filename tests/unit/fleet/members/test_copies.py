@@ -54,8 +54,15 @@ def test_pods_of_other_kinds_keep_labels_that_no_server_has_written() -> None:
 
 def test_a_kind_that_keeps_the_labels_of_its_pods_without_metadata_takes_none_of_ours_along() -> None:
     """They name the hub's object, and a member without a gate would refuse them."""
-    made = copy_of("TrainJob.trainer.kubeflow.org", {"driver": {"labels": OURS | {"app": "x"}}})
+    made = copy_of("SparkApplication.sparkoperator.k8s.io", {"driver": {"labels": OURS | {"app": "x"}}})
     assert made["spec"]["driver"]["labels"] == {"app": "x"}
+
+
+def test_a_copy_is_left_to_its_ordinary_controller_whichever_way_its_kind_names_the_hub() -> None:
+    made = copy_of("SparkApplication.sparkoperator.k8s.io", {}, {names.MANAGED_BY: names.HUB_MANAGER})
+    assert made["metadata"]["annotations"] == {names.OFFER: "1 1.1"}
+    assert made["spec"] == {"suspend": True}
+    assert copy_of("Job.batch", {"managedBy": names.HUB_MANAGER})["spec"] == {"suspend": True}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +71,7 @@ def test_a_kind_that_keeps_the_labels_of_its_pods_without_metadata_takes_none_of
         ("RayJob.ray.io", {"deletionPolicy": "DeleteSelf"}),
         ("RayJob.ray.io", {"deletionStrategy": {"onSuccess": {"policy": "DeleteSelf"}}}),
         ("RayJob.ray.io", {"ttlSecondsAfterFinished": 5}),
+        ("SparkApplication.sparkoperator.k8s.io", {"timeToLiveSeconds": 5}),
         ("AppWrapper.workload.codeflare.dev", {}),
     ],
     ids=str,

@@ -7,10 +7,12 @@ import pytest
 from webhook.core.fleet.dispatch import NOWHERE, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
+from webhook.fleet.members.copies import placed_by_hub
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, of_hub
-from webhook.jobs.patches.marking import marked
+from webhook.jobs.patches.marking import marked, stripped
 from webhook.jobs.pricing.context import NO_CONTEXT
+from webhook.jobs.reading.gating import for_a_member, managed_by_other
 from webhook.jobs.reading.job import read
 from webhook.untyped.editing import put
 from webhook.untyped.paths import find
@@ -56,7 +58,47 @@ def test_a_job_that_names_no_manager_gets_the_hub(written: dict[str, str], store
 PLACED = [kind for kind in IN_HUB.values() if kind.given_manager]
 
 
+def plain(annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    notes = {} if annotations is None else {"annotations": annotations}
+    return {"metadata": {"name": "train", "namespace": "team-a", "uid": "1"} | notes, "spec": {}}
+
+
 @pytest.mark.parametrize("kind", PLACED, ids=lambda kind: kind.kind)
+def test_whatever_a_job_names_is_read_as_it_was_marked(kind: JobKind) -> None:
+    made = marked(kind, plain())
+    assert for_a_member(kind, made)
+    assert placed_by_hub(kind, made)
+    assert read(kind, made, NO_CONTEXT, IN_HUB).for_a_member
+    assert not read(KINDS[kind.key], made, NO_CONTEXT).for_a_member, "not in a hub"
+    for before in (plain(), marked(KINDS[kind.key], plain())):
+        assert not for_a_member(kind, before), "it was stored before"
+        assert not placed_by_hub(kind, before)
+
+
+SPARK = "SparkApplication.sparkoperator.k8s.io"
+
+
+@pytest.mark.parametrize("written", [names.HUB_MANAGER, "me", ""])
+def test_a_kind_without_managed_by_is_given_to_the_hub_by_an_annotation_that_nobody_else_writes(written: str) -> None:
+    theirs = plain({names.MANAGED_BY: written})
+    assert marked(IN_HUB[SPARK], theirs)["metadata"]["annotations"] == {names.MANAGED_BY: names.HUB_MANAGER}
+    assert marked(KINDS[SPARK], theirs)["metadata"]["annotations"] == {}, "not in a hub"
+    for kind in (IN_HUB[SPARK], KINDS[SPARK]):
+        assert not managed_by_other(kind, theirs), "it would lead past the gate"
+
+
+def test_it_stays_when_tutti_is_taken_off_for_a_member_may_have_the_job() -> None:
+    made = marked(IN_HUB[SPARK], plain())
+    assert stripped(IN_HUB[SPARK], made, NO_CONTEXT, suspend=False) == made | {"spec": {"suspend": False}}
+
+
+def test_a_kind_whose_suspension_leaves_its_pods_or_that_has_none_is_placed_by_no_hub() -> None:
+    left = {kind.kind for kind in KINDS.values() if not kind.dispatchable}
+    assert {kind.kind for kind in KINDS.values()} - {kind.kind for kind in PLACED} == left - {"Job"}
+    assert left == {"Workflow", "Job"}, "Volcano's"
+
+
+@pytest.mark.parametrize("kind", [each for each in PLACED if each.managed_by], ids=lambda kind: kind.kind)
 def test_a_job_that_names_its_ordinary_controller_gets_the_hub_too(kind: JobKind) -> None:
     """The definition of a TrainJob writes its controller into each that names none, before any webhook is asked."""
     assert kind.managed_by is not None

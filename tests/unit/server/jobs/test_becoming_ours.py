@@ -40,10 +40,9 @@ def example(name: str) -> tuple[JobKind, dict[str, Any]]:
 
 def managed(kind: JobKind, obj: Any, manager: str | None, *, suspend: bool) -> Any:
     """Return ``obj`` with a controller named, or none, and suspended or not."""
-    assert kind.managed_by is not None
     assert kind.suspend is not None
     made = editing.put(obj, kind.suspend, suspend)
-    return editing.drop(made, kind.managed_by) if manager is None else editing.put(made, kind.managed_by, manager)
+    return editing.drop(made, kind.placed_by) if manager is None else editing.put(made, kind.placed_by, manager)
 
 
 async def update(handler: ReviewHandler, old: Any, new: Any, user: str = ALICE, **more: Any) -> Answered:
@@ -87,13 +86,13 @@ async def test_what_is_ours_is_not_given_to_another_controller(name: str, admitt
 
 
 @pytest.mark.parametrize("admitted", [False, True], ids=["waiting", "placed"])
-@pytest.mark.parametrize("name", [name for name in MANAGED if kind_of(load(name)).dispatchable])
+@pytest.mark.parametrize("name", [name for name in NAMES if kind_of(load(name)).dispatchable])
 async def test_a_hub_gives_a_job_to_its_fleet_at_creation_and_for_good(name: str, admitted: bool) -> None:
     plain, obj = example(name)
     kinds = of_hub(KINDS)
     kind = kinds[plain.key]
     made = marked(kind, obj)
-    assert paths.find(made, kind.managed_by or ()) == FOREIGN
+    assert paths.find(made, kind.placed_by) == FOREIGN
     uid = obj["metadata"]["uid"]
     handler = ReviewHandler(with_ledger(view(), *([reservation(uid, kind=kind.key)] if admitted else [])), kinds=kinds)
     stays = managed(kind, made, FOREIGN, suspend=not admitted)
@@ -103,6 +102,23 @@ async def test_a_hub_gives_a_job_to_its_fleet_at_creation_and_for_good(name: str
         assert "is immutable" in refused.message
     labelled = editing.put(stays, ("metadata", "labels", "mine"), "x")
     assert (await update(handler, stays, labelled, resource=kind.plural)).allowed
+
+
+async def test_a_job_of_a_kind_without_managed_by_is_given_to_a_hub_by_nobody_but_its_webhook() -> None:
+    kind, obj = example("sparkapplication")
+    in_hub, elsewhere = (ReviewHandler(view(), kinds=kinds) for kinds in (of_hub(KINDS), KINDS))
+    made = marked(of_hub(KINDS)[kind.key], obj)
+    born = {"resource": kind.plural}
+    assert (await ask(in_hub, "/validate/jobs", review(made, **born))).allowed
+    unqueued = editing.drop(made, ("metadata", "labels"))
+    for handler, written in ((in_hub, unqueued), (elsewhere, made), (elsewhere, unqueued)):
+        refused = await ask(handler, "/validate/jobs", review(written, **born))
+        assert f"annotation {names.MANAGED_BY} is written only by Tutti" in refused.message
+    taken_off = await ask(elsewhere, "/mutate/jobs", review(made, **born))
+    assert names.MANAGED_BY not in taken_off.applied(made)["metadata"]["annotations"]
+    before = marked(kind, obj)
+    later = await update(in_hub, before, editing.put(before, kind.placed_by, FOREIGN), **born)
+    assert f"annotation {names.MANAGED_BY} is written only by Tutti" in later.message, "it was stored before"
 
 
 async def test_a_running_training_job_does_not_join_a_pod_group() -> None:

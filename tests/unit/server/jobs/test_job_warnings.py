@@ -1,10 +1,11 @@
 """What the owner of a new job is warned about: it is stored, and may wait for ever or outlive its work."""
 
+from operator import itemgetter
 from typing import Any
 
 import pytest
 
-from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load
+from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load, special
 from tests.unit.server.reviews import GPU, ask, containers, create, job, review, stored, view, with_quota
 from webhook.cluster.waiting import waiting_gang
 from webhook.core.fleet.dispatch import Dispatch
@@ -316,10 +317,10 @@ async def test_the_label_of_kuberay_is_not_warned_about_on_its_kinds(waiting: Re
     assert not any("does not make" in each for each in (await create(waiting, obj)).warnings)
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_in_a_hub_who_makes_a_job_that_no_member_can_have_is_told(name: str) -> None:
+@pytest.mark.parametrize("obj", [*map(load, NAMES), special("workflow"), special("volcanojob")], ids=itemgetter("kind"))
+async def test_in_a_hub_who_makes_a_job_that_no_member_can_have_is_told_why(obj: dict[str, Any]) -> None:
     kinds = of_hub(KINDS)
-    kind, obj = kinds[kind_of(load(name)).key], load(name)
+    kind = kinds[kind_of(obj).key]
     obj["metadata"] |= {"namespace": "team-a", "labels": {names.QUEUE_LABELS[0]: "team"}}
     asked = review(marked(kind, obj), resource=kind.plural)
     told = {
@@ -327,7 +328,13 @@ async def test_in_a_hub_who_makes_a_job_that_no_member_can_have_is_told(name: st
         for where, handler in (("hub", ReviewHandler(view(), kinds=kinds)), ("elsewhere", ReviewHandler(view())))
     }
     assert not told["elsewhere"]
-    assert bool(told["hub"]) is not kind.dispatchable
+    why = {
+        "Job.batch.volcano.sh": "the kind has no field that suspends it",
+        "Workflow.argoproj.io": "suspending it leaves its pods",
+    }
+    would = ", so the job would start in this cluster"
+    no_member = f"a hub places no {kind.kind} in a member: "
+    assert told["hub"] == ([] if kind.dispatchable else [f"{no_member}{why[kind.key]}{would}"])
 
 
 PLACED = Dispatch().offered(1, "left", "cluster-left")
