@@ -43,7 +43,8 @@ def why_failed(kind: JobKind, obj: Mapping[str, Any]) -> str:
     status, wanted = paths.find_mapping(obj, ("status",)), [signal.condition for signal in kind.failed]
     failures = [c for c in mappings(status.get("conditions")) if c.get("type") in wanted and c.get("status") == "True"]
     said = failures[0] if failures else status
-    words = (said.get(key) for key in ("reason", "message"))
+    # The last is a SparkApplication's.
+    words = (paths.find(said, where) for where in (("reason",), ("message",), ("applicationState", "errorMessage")))
     return ": ".join(word for word in words if isinstance(word, str) and word)[:FAILURE_CHARACTERS_MAX]
 
 
