@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import objects, queues
+from tests.e2e import objects, policies, queues
 from tests.e2e.controlplane import operators
 from tests.e2e.controlplane.fleet import FleetClusters
 from tests.e2e.kubectl import Kubectl, stays, wait_until
@@ -265,8 +265,18 @@ def test_a_spark_application_runs_whole_in_a_member_and_no_pod_of_it_in_the_hub(
 def test_a_spark_application_that_fails_is_tried_in_the_other_member_without_its_former_status(
     world: FleetClusters,
 ) -> None:
+    """The hub has the overlay with policies about what others write, which lets its webhook write who places a job."""
+    world.hub("apply", "--server-side", "-k", str(policies.overlay()))
     world.hub.create(policy(tolerationSeconds=1))
     wait_until(lambda: world.hub.create(spark_application()), what="its former one is gone")
+    taken_off = f'--patch={{"metadata": {{"annotations": {{"{names.MANAGED_BY}": null}}}}}}'
+    wait_until(
+        lambda: (
+            "the annotations of tutti.dev are written only by Tutti"
+            in world.hub.refused("patch", SPARK, "train", "--type=merge", taken_off)
+        ),
+        what="the policies are in force",
+    )
     first = started_in(world, SPARK)
     runs(first)
     shows(world, "RUNNING")
