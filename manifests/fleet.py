@@ -2,7 +2,8 @@
 
 At home its account is held to jobs that it places, and there to its record and the status: a stolen token changes no
 image, account or size. In a member it is held to copies: it creates them suspended and marked, changes nothing of one
-but its permit, and deletes nothing else. What RBAC cannot say of this policies do, inside the API servers.
+but its permit, and deletes nothing else. What jobs refer to it makes and changes there only with the mark of a hub and
+in the hands of a copy, and deletes none of it. What RBAC cannot say of this policies do, inside the API servers.
 
 Run ``python -m manifests.fleet`` after changing this file or the job kinds.
 """
@@ -17,6 +18,8 @@ from manifests.cel import Family
 from manifests.rules import BY_DRAINER
 from webhook.core.notation import names
 from webhook.fleet import lost
+from webhook.fleet.jobs import bringing
+from webhook.fleet.members import dependency
 from webhook.fleet.policies import multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind
 
@@ -29,6 +32,9 @@ _READ: Final = ["get", "list", "watch"]
 _RBAC: Final = "rbac.authorization.k8s.io"
 _POLICY: Final = "tutti-hub-copies-only"
 _HOME: Final = "tutti-hub-dispatches"
+_BROUGHT: Final = "tutti-hub-brings-only"
+_GIVEN: Final = [dependency.PLURALS[kind] for kind in (dependency.CONFIG_MAP, dependency.SERVICE_ACCOUNT)]
+_SECRETS: Final = [dependency.PLURALS[dependency.SECRET]]
 Document = dict[str, Any]
 Rules = list[tuple[str, str]]
 """What has to hold, and what is said where it does not."""
@@ -46,6 +52,7 @@ def in_hub(kinds: Sequence[JobKind]) -> list[Document]:
         *_given("ClusterRole", [*rules, *_policies(), *_set_up(), _rule("", ["events"], ["create"]), _kube_system()]),
         *_given("Role", [{**_rule("", ["configmaps"], ["get", "patch"]), "resourceNames": [lost.LOST, lost.SILENT]}]),
         *(_object("v1", "ConfigMap", name, namespaced=True) for name in (lost.LOST, lost.SILENT)),
+        *_brings(["get"]),
         *_read_checks(),
         *_dispatches(kinds),
     ]
@@ -63,7 +70,9 @@ def in_member(kinds: Sequence[JobKind]) -> list[Document]:
         *_given("ClusterRole", rules),
         *_given("Role", [*ledger, *lease]),
         *_given("Role", heard, "tutti-hears-hubs", "tutti-reconciler"),
+        *_brings(["get", "create", "patch"]),
         *_copies_only(kinds),
+        *_brings_only(kinds),
     ]
 
 
@@ -73,7 +82,7 @@ def _dispatches(kinds: Sequence[JobKind]) -> list[Document]:
     by_others = f"request.userInfo.username != '{USER}'"
     judged = [(by_others, _own_record()), (by_hub, _records_only(kinds))]
     # Of a built-in kind the API server stores annotations and finalizers that come with the status.
-    return _policy(_HOME, kinds, ["CREATE", "UPDATE"], judged, parts=("", "/status"))
+    return _policy(_HOME, _of_kinds(kinds, ["CREATE", "UPDATE"], ("", "/status")), judged)
 
 
 def _own_record() -> Rules:
@@ -137,7 +146,66 @@ def _copies_only(kinds: Sequence[JobKind]) -> list[Document]:
         (f"request.operation != 'UPDATE' || ({' && '.join(same)})", "a hub changes nothing of a copy but its permit"),
     ]
     by_hub = f"request.userInfo.username == '{USER}'"
-    return _policy(_POLICY, kinds, ["CREATE", "UPDATE", "DELETE"], [(by_hub, validations)])
+    return _policy(_POLICY, _of_kinds(kinds, ["CREATE", "UPDATE", "DELETE"]), [(by_hub, validations)])
+
+
+def _brings(verbs: list[str]) -> list[Document]:
+    """What it may do with what jobs refer to, where a propagation policy says ``propagateDeps``.
+
+    Whoever does not want that deletes the binding. The role for Secrets is bound by nobody: an administrator does so,
+    namespace by namespace.
+    """
+    secrets = _object(f"{_RBAC}/v1", "ClusterRole", bringing.SECRETS_ROLE, rules=[_rule("", _SECRETS, verbs)])
+    return [*_given("ClusterRole", [_rule("", _GIVEN, verbs)], bringing.ROLE), secrets]
+
+
+def _brings_only(kinds: Sequence[JobKind]) -> list[Document]:
+    """A stolen token writes on nothing that a member has of its own, the ledger first of all, and gets itself no token
+    of a ServiceAccount by a Secret.
+    """
+    owners, before = cel.references_of("object"), cel.references_of("oldObject")
+    listed = ", ".join(f"'{kind.kind}.{kind.group}'" for family in placed(kinds) for kind in family.kinds)
+    of_a_copy = f"owner.kind + '.' + owner.apiVersion.split('/')[0] in [{listed}]"
+    waits_not = "!owner.?controller.orValue(false) && !owner.?blockOwnerDeletion.orValue(false)"
+    # One text of each: compared one with another, a few hundred owners would cost more than is evaluated.
+    each = "owner.apiVersion + ' ' + owner.kind + ' ' + owner.name + ' ' + owner.uid + ' '"
+    now, was = (f"{it}.map(owner, {each}).join('')" for it in (owners, before))
+    mark, marked = (f"{cel.labels_of(it)}[?'{names.ORIGIN_LABEL}']" for it in ("object", "oldObject"))
+    kept = "object.metadata.?finalizers"
+    validations = [
+        (
+            f"request.namespace != '{names.SYSTEM_NAMESPACE}' && !request.namespace.startsWith('kube-')",
+            "a hub brings nothing into a namespace of the system",
+        ),
+        (
+            f"{mark}.hasValue() && (request.operation == 'CREATE' || {mark} == {marked})",
+            "a hub makes and changes only what is marked as brought by it",
+        ),
+        (
+            f"{owners}.size() > 0\n&& {owners}.all(owner, {of_a_copy}\n&& {waits_not})",
+            "what a hub brings belongs to copies",
+        ),
+        (
+            f"request.operation == 'CREATE' || {now}.startsWith(\n{was})",
+            "a hub takes what it has brought from no copy",
+        ),
+        (
+            f"request.operation == 'CREATE' ? !{kept}.hasValue() : {kept} == oldObject.metadata.?finalizers",
+            "a hub writes no finalizer on what it brings",
+        ),
+        (
+            f"request.resource.resource != 'secrets' || object.?type.orValue('') != '{dependency.TOKEN}'",
+            "a hub asks for no token of a ServiceAccount",
+        ),
+    ]
+    by_hub = f"request.userInfo.username == '{USER}'"
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": sorted([*_GIVEN, *_SECRETS]),
+    }
+    return _policy(_BROUGHT, [rule], [(by_hub, validations)])
 
 
 # -- parts ------------------------------------------------------------------------------------------------------------
@@ -153,21 +221,11 @@ def plurals_of(family: Family) -> list[str]:
     return sorted({kind.plural for kind in family.kinds})
 
 
-def _policy(
-    name: str,
-    kinds: Sequence[JobKind],
-    operations: list[str],
-    judged: Sequence[tuple[str, Rules]],
-    *,
-    parts: Sequence[str] = ("",),
-) -> list[Document]:
-    """Return a policy for the kinds that a hub places, and its binding.
-
-    ``judged``: of whose requests it judges, and by what. ``parts``: which of the kinds' subresources, the objects
-    themselves being ``""``. What is refused is said in the one condition as well: of what meets it the API server makes
-    three copies more, and a hub writes all the time.
+def _of_kinds(kinds: Sequence[JobKind], operations: list[str], parts: Sequence[str] = ("",)) -> list[Document]:
+    """Return the rules for requests of the kinds that a hub places; ``parts`` are their subresources, the objects
+    themselves being ``""``.
     """
-    rules = [
+    return [
         {
             "apiGroups": [family.group],
             "apiVersions": ["*"],
@@ -176,6 +234,14 @@ def _policy(
         }
         for family in placed(kinds)
     ]
+
+
+def _policy(name: str, rules: list[Document], judged: Sequence[tuple[str, Rules]]) -> list[Document]:
+    """Return a policy for the requests that the ``rules`` name, and its binding.
+
+    ``judged``: of whose requests it judges, and by what. What is refused is said in the one condition as well: of what
+    meets it the API server makes three copies more, and a hub writes all the time.
+    """
     refused = " ||\n".join(
         f"{by} && !(\n{f'{chr(10)}&& '.join(f'({rule})' for rule, _ in validations)}\n)" for by, validations in judged
     )

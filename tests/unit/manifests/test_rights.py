@@ -101,7 +101,8 @@ def test_a_cluster_without_a_fleet_gives_no_right_for_one() -> None:
         for each in of_kind(documents_of(directory), "ServiceAccount", "Role", "ClusterRole", "ConfigMap")
     }
     assert accounts == {"tutti-webhook", "tutti-reconciler"}
-    assert in_fleets == {"tutti-hub", "tutti-hub-checks", "tutti-hears-hubs", "tutti-fleet-lost", "tutti-fleet-silent"}
+    of_hubs = {"tutti-hub", "tutti-hub-checks", "tutti-hub-dependencies", "tutti-hub-secrets", "tutti-hears-hubs"}
+    assert in_fleets == of_hubs | {"tutti-fleet-lost", "tutti-fleet-silent"}
     assert not in_fleets & {each["metadata"]["name"] for each in DOCUMENTS}
 
 

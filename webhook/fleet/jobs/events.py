@@ -1,6 +1,6 @@
 """Events of a hub: on a job, where it runs, in ACK One's form; on a Secret, until when it is valid. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from zlib import crc32
 
@@ -24,6 +24,7 @@ FAILED: Final = "FailedInMember"
 NEVER: Final = "NoMember, ever"
 """Told apart from the other by the hour, not by its reason."""
 LEAVES: Final = "LeavesMember"
+LACKING: Final = "DependencyMissing"
 QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
 RECORD_REFUSED: Final = "DispatchRefused"
@@ -150,6 +151,15 @@ def leaves(kind: JobKind, job: Mapping[str, Any], recalled: Dispatch, now: float
     message = shortened(f"{recalled.why}. It is offered to members again{then}", EVENT_CHARACTERS)
     told = {"reason": LEAVES, "message": message, "type": "Normal"}
     return _of_job(kind, job, f"leaves.{recalled.offer}", now) | told
+
+
+def lacking(
+    kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, lacks: Sequence[str], now: float
+) -> dict[str, Any]:
+    """Return the event that a gang's member does not have what the gang refers to as the hub has it; one an offer."""
+    message = shortened(f"In {dispatch.member}: {'; '.join(lacks)}", EVENT_CHARACTERS)
+    told = {"reason": LACKING, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"lacking.{dispatch.offer}", now) | told
 
 
 def unplaced(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, now: float) -> dict[str, Any]:

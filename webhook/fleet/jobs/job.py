@@ -37,6 +37,7 @@ from webhook.fleet.jobs.asking.failed import Failed
 from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
 from webhook.fleet.jobs.asking.refusal import Refusal
+from webhook.fleet.jobs.bringing import bring
 from webhook.fleet.jobs.events import QUEUE_MISSING, queue_missing
 from webhook.fleet.jobs.fleet import Fleet, told_of
 from webhook.fleet.jobs.granted import Granted
@@ -298,8 +299,7 @@ class FleetJob:
     async def _take(
         self, step: HubStep, job: dict[str, Any], dispatch: Dispatch, found: Look | None, target: Target | None
     ) -> HubStep:
-        copy = None if found is None else found.sight.copy
-        member = self._fleet.members.get(dispatch.member)
+        copy, member = None if found is None else found.sight.copy, self._fleet.members.get(dispatch.member)
         kind, namespace, name = self._kind, self.namespace, self.name
         if step in REPEATED and self._refused(dispatch).rests(dispatch.offer, asyncio.get_running_loop().time()):
             step = HubStep.NOTHING
@@ -464,10 +464,11 @@ class FleetJob:
         return self.last_read.wrote(await self._fleet.member(dispatch.member).create(self._kind, made))
 
     async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch) -> bool:
-        """Permit a copy whose grant is stored; return whether it was still as granted. Raises NoAnswer."""
+        """Permit a copy whose grant is stored; return whether it was still as granted. Raises ApiError, NoAnswer."""
         member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
+        lacks = await bring(self._fleet, self._kind, job, dispatch) if self._propagation.brings else ()
         written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)
-        await self._telling.where(job, dispatch)
+        await self._telling.where(job, dispatch, lacks)
         return self.last_read.wrote(written)
 
     async def tell(self, error: Exception) -> None:
@@ -487,8 +488,7 @@ class FleetJob:
         await member.delete(self._kind, self.namespace, self.name, copy, as_read=shows_its_end)
 
     async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, found: Look) -> HubStep:
-        where = (self._kind, self.namespace, self.name)
-        if not await self._proving.complete(member, where, dispatch, found.sight):
+        if not await self._proving.complete(member, (self._kind, self.namespace, self.name), dispatch, found.sight):
             await self._say_why(job, dispatch, found)
             return HubStep.NOTHING
         if self._proving.proves(dispatch):

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from webhook.fleet.jobs.events import (
     ended,
     halted,
     kept,
+    lacking,
     leaves,
     record_refused,
     silent,
@@ -75,10 +76,12 @@ class Telling:
         self._unplaced_since = inf
         """Loop time since when it is to run and no member has it, as far as this process has seen."""
 
-    async def where(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        """Say where it runs."""
+    async def where(self, job: Mapping[str, Any], dispatch: Dispatch, lacks: Sequence[str] = ()) -> None:
+        """Say where it runs, and what it ``lacks`` there of what it refers to."""
         with contextlib.suppress(ApiError):
             await self._send(bound(self._kind, job, dispatch, self._fleet.clock.now()))
+        if lacks:
+            await self._once(lacking(self._kind, job, dispatch, lacks, self._fleet.clock.now()))
 
     def says(self, stored: Dispatch, noted: Dispatch) -> bool:
         """Return whether to write a record instead of the one that is ``stored``, which may differ in words alone.

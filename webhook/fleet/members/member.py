@@ -157,7 +157,7 @@ class Member:
 
     async def _cluster(self) -> str:
         with self.one_cluster():
-            namespace = await self._get(_KUBE_SYSTEM)
+            namespace = await self.get(_KUBE_SYSTEM)
         uid = paths.find(namespace, ("metadata", "uid"))
         if not isinstance(uid, str) or not uid:
             raise NoAnswer(f"{self.name}: it has no namespace kube-system")
@@ -172,7 +172,7 @@ class Member:
 
     async def see_leader(self) -> None:
         """Find out whether somebody leads its Tutti, and show it where nobody does. Raises NoAnswer."""
-        index = await self._get(_LEDGER, METADATA)
+        index = await self.get(_LEDGER, METADATA)
         self.health.leads(self._leader.why_none(index, asyncio.get_running_loop().time()))
 
     async def look(
@@ -186,7 +186,7 @@ class Member:
         with self.one_cluster():
             cluster, found, ledger, taken_by = await asyncio.gather(
                 self.cluster(),
-                self._get(object_path(kind, namespace, name)),
+                self.get(object_path(kind, namespace, name)),
                 self._ledger() if begins else asyncio.sleep(0, None),
                 self._taken_by(kind, namespace, name) if begins else asyncio.sleep(0, ""),
             )
@@ -195,7 +195,7 @@ class Member:
                 ledger = await self._ledger()
                 if not reserves(ledger, copy):
                     # Its permit may have come after the first read, and it may have run to its end before the second.
-                    found = await self._get(object_path(kind, namespace, name))
+                    found = await self.get(object_path(kind, namespace, name))
                     copy = None if found is None else copy_read(kind, found)
         reserved = reserves(ledger, copy)
         knows = ledger is not None and ledger.knows_permits
@@ -205,7 +205,7 @@ class Member:
         """Return the kind of what has the name that a copy's controller needs for its own; nothing where it is free."""
         if kind.namesake is None:
             return ""
-        found = await self._get(object_path(kind.namesake, namespace, name))
+        found = await self.get(object_path(kind.namesake, namespace, name))
         return "" if found is None or made_for_one_of(kind, name, found) else kind.namesake.kind
 
     async def gone(self, evidence: Evidence, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
@@ -277,7 +277,7 @@ class Member:
             held.setdefault((entry.kind, entry.key), set()).add(entry.uid)
         for kind, namespace, name in jobs:
             if uids := held.get((kind.key, f"{namespace}/{name}")):
-                found = await self._get(object_path(kind, namespace, name))
+                found = await self.get(object_path(kind, namespace, name))
                 if uids - {text(paths.find(found, ("metadata", "uid")))}:
                     left.add((kind.feed, namespace, name))
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
@@ -294,7 +294,7 @@ class Member:
     async def create(self, kind: JobKind, copy: Mapping[str, Any]) -> Written | None:
         """Create a copy; None where one of that name is there already, which is to be looked at again."""
         path, name = object_path(kind, copy["metadata"]["namespace"], ""), copy["metadata"]["name"]
-        return await self._write("POST", path.rstrip("/"), orjson.dumps(copy), name=name)
+        return await self.write("POST", path.rstrip("/"), orjson.dumps(copy), name=name)
 
     async def permit(self, kind: JobKind, namespace: str, name: str, job: str, dispatch: Dispatch) -> Written | None:
         """Write the permit of a granted copy, bound to the uid and the version in the record (rule P1).
@@ -304,7 +304,7 @@ class Member:
         permit = permit_text(offer_text(job, dispatch.offer), dispatch.copy_uid)
         only = dispatch.copy_uid, dispatch.copy_version
         path, patch = object_path(kind, namespace, name), orjson.dumps(noted(*only, permit))
-        return await self._write("PATCH", path, patch, JSON_PATCH, only)
+        return await self.write("PATCH", path, patch, JSON_PATCH, only)
 
     async def revoke(self, kind: JobKind, namespace: str, name: str, copy: Copy) -> Written | None:
         """Write to a copy, so that no permit reaches it that is on its way (rule P4).
@@ -313,13 +313,13 @@ class Member:
         """
         only = copy.uid, copy.version
         path, patch = object_path(kind, namespace, name), orjson.dumps(noted(*only, revoked_text(copy.version)))
-        return await self._write("PATCH", path, patch, JSON_PATCH, only)
+        return await self.write("PATCH", path, patch, JSON_PATCH, only)
 
     async def delete(self, kind: JobKind, namespace: str, name: str, copy: Copy, *, as_read: bool) -> None:
         """Delete a copy by its uid; ``as_read``: only in the version that was read."""
         only = {"uid": copy.uid} | ({"resourceVersion": copy.version} if as_read else {})
         path, body = object_path(kind, namespace, name), {"propagationPolicy": "Background", "preconditions": only}
-        await self._write("DELETE", path, orjson.dumps(body), only=(copy.uid, copy.version if as_read else ""))
+        await self.write("DELETE", path, orjson.dumps(body), only=(copy.uid, copy.version if as_read else ""))
 
     async def renew(self, hub: str, now: float) -> None:
         """Show the member that the hub is there, and take note of what it promises. Raises NoAnswer, Refused."""
@@ -337,7 +337,7 @@ class Member:
             return await self._sent("PATCH", f"{_LEASES}/{name}", orjson.dumps(renewed), MERGE_PATCH)
         except NotFound:
             made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, **renewed}
-            await self._write("POST", _LEASES, orjson.dumps(made), name=name)
+            await self.write("POST", _LEASES, orjson.dumps(made), name=name)
             return None
         except ApiError as error:
             raise Refused(f"{self.name} does not let this hub renew the Lease {name}: {error}") from error
@@ -356,7 +356,7 @@ class Member:
 
         The index is read first: an entry never moves, so what stood before stands on a page that the index lists.
         """
-        index = await self._get(_LEDGER)
+        index = await self.get(_LEDGER)
         if index is None:
             return NO_LEDGER
         pages = dict[str, Found]()
@@ -393,10 +393,11 @@ class Member:
         except ValueError as error:
             raise NoAnswer(f"{self.name}: its answer is not a list of objects: {error}") from error
 
-    async def _get(self, path: str, accept: str = _JSON) -> dict[str, Any] | None:
+    async def get(self, path: str, accept: str = _JSON, *, of_itself: bool = False) -> dict[str, Any] | None:
+        """Return one object; None where there is none. Raises NoAnswer; ``of_itself``: ApiError too, as ``_asked``."""
         ask = self._api.request("GET", path, query=answers.ONE, accept=accept, timeout_seconds=ANSWER_SECONDS)
         try:
-            found = await answers.object_of(await self._asked(ask))
+            found = await answers.object_of(await self._asked(ask, of_itself=of_itself))
         except NotFound:
             return None
         except (TooLarge, ValueError) as error:
@@ -411,15 +412,15 @@ class Member:
         """
         if not words.may_be_of_the_object(error, method):
             if not words.is_of_the_write(error):
-                await self._get(where)
+                await self.get(where)
             return True
-        metadata = paths.find_mapping(await self._get(where), ("metadata",))
+        metadata = paths.find_mapping(await self.get(where), ("metadata",))
         if only is None:
             return not metadata
         is_there = metadata.get("uid") == only[0] and metadata.get("deletionTimestamp") is None
         return is_there and only[1] in ("", metadata.get("resourceVersion"))
 
-    async def _write(
+    async def write(
         self,
         method: str,
         path: str,

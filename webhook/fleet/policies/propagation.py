@@ -2,10 +2,10 @@
 
 Both groups have the same fields. A gang is placed whole whatever a policy says of dividing it. Besides
 ``resourceSelectors``, Tutti honours ``placement.clusterAffinity`` and ``clusterAffinities``, ``suspension`` as a whole
-or by names, and ``failover.application``; what else is written is warned of by name. Of several policies that select a
-job one applies: that of its namespace before one of the cluster, the higher ``priority``, the narrower selector, the
-name that comes first. Pure, and total: a policy that cannot be read selects what it can be read to select, and says
-what is wrong.
+or by names, ``propagateDeps`` and ``failover.application``; what else is written is warned of by name. Of several
+policies that select a job one applies: that of its namespace before one of the cluster, the higher ``priority``, the
+narrower selector, the name that comes first. Pure, and total: a policy that cannot be read selects what it can be read
+to select, and says what is wrong.
 """
 
 from collections.abc import Iterable, Mapping
@@ -114,6 +114,8 @@ class Propagation:
     """False: jobs are not offered."""
     toleration_seconds: float | None = None
     """After which a job that failed is tried in another member; None: it has failed for good."""
+    brings: bool = False
+    """What jobs refer to is brought into their member."""
     problems: tuple[Problem, ...] = ()
     uid: str = ""
     resource_version: int = 0
@@ -170,6 +172,7 @@ def read(policy: Mapping[str, Any]) -> Propagation:
         frozenset(each.text() for each in suspended.items()),
         not suspension["dispatching"].boolean(False),
         float(waits) if application.present else None,
+        spec["propagateDeps"].boolean(False),
         tuple(problems),
         text(metadata.get("uid")),
         version_number(text(metadata.get("resourceVersion"))),
@@ -223,8 +226,6 @@ def _warn(spec: Field) -> None:
     if (mode := application["purgeMode"]).present and mode.text() not in _PURGED:
         what = "is not honoured: a gang is deleted and gone before it is tried elsewhere"
         mode.warn(what, "write Directly, or Immediately where the definition is older")
-    if spec["propagateDeps"].boolean(False):
-        spec["propagateDeps"].warn("is not done", "create what jobs refer to in each member")
     if (kept := spec["preserveResourcesOnDeletion"]).boolean(False):
         what = (
             "is not honoured: the hub keeps a job and its quota until it is proven that nothing of it runs in a member"

@@ -95,8 +95,8 @@ def test_ack_ones_own_policy_is_read_as_it_is_meant_wherever_its_gang_stands(und
     found = read(policy)
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j", "namespace": "default"}}
     assert applying(by_namespace([found]), job) == found
-    assert (found.toleration_seconds, found.dispatches, found.groups) == (30, True, None)
-    assert [problem.path for problem in found.problems] == ["/spec/propagateDeps"]
+    assert (found.toleration_seconds, found.dispatches, found.groups, found.brings) == (30, True, None, True)
+    assert found.problems == ()
 
 
 def test_what_is_not_honoured_is_said_by_name() -> None:
@@ -107,7 +107,6 @@ def test_what_is_not_honoured_is_said_by_name() -> None:
             "spreadConstraints": [],
             "replicaScheduling": {"replicaSchedulingType": "Duplicated", "weightPreference": {}},
         },
-        "propagateDeps": True,
         "dependentOverrides": [],
         "preserveResourcesOnDeletion": True,
         "suspension": {"later": True, "scheduling": True, "dispatchingOnClusters": {"labelSelector": {}}},
@@ -122,7 +121,6 @@ def test_what_is_not_honoured_is_said_by_name() -> None:
         "/spec/placement/clusterTolerations",
         "/spec/placement/replicaScheduling/weightPreference",
         "/spec/placement/replicaScheduling/replicaSchedulingType",
-        "/spec/propagateDeps",
         "/spec/dependentOverrides",
         "/spec/preserveResourcesOnDeletion",
         "/spec/suspension/later",
