@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.unit.fleet.clusters import ACCOUNT, HUB_ACCOUNT, fleet, plain_job
+from tests.unit.fleet.clusters import ACCOUNT, HUB_ACCOUNT, NAMESPACE, fleet, plain_job
 from tests.unit.fleet.credentials.test_expiry import token
 from tests.unit.fleet.failing import failover_policy
 from tests.unit.fleet.policies.test_multikueue import WORKER
@@ -130,7 +130,12 @@ async def test_all_that_a_hub_asks_at_home_and_in_its_members_its_roles_allow(tm
         try:
             await asyncio.sleep(4 * RENEW_SECONDS)
             await whole.hub.cluster.create(failover_policy("Job"))
-            await whole.hub.cluster.create(plain_job("first", runtime="5s"))
+            metadata = {"name": "settings", "namespace": NAMESPACE}
+            await whole.hub.cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+            first = plain_job("first", runtime="5s")
+            refers = {"serviceAccountName": "trainer", "volumes": [{"name": "v", "configMap": {"name": "settings"}}]}
+            first["spec"]["template"]["spec"] |= refers
+            await whole.hub.cluster.create(first)
             await whole.until(lambda: whole.over("Job", "first"), 60)
             await whole.hub.cluster.create(plain_job("second", runtime="6000s"))
             await asyncio.sleep(20)
@@ -152,8 +157,10 @@ async def test_all_that_a_hub_asks_at_home_and_in_its_members_its_roles_allow(tm
         Call("create", "", "events", system, ""),
         Call("patch", "kueue.x-k8s.io", "multikueueclusters/status", "", WORKER),
         Call("patch", "kueue.x-k8s.io", "admissionchecks/status", "", "sample-multikueue"),
+        Call("get", "", "serviceaccounts", NAMESPACE, "trainer"),
     } <= home, "the story is long enough"
     assert {"create", "patch"} <= {each.verb for each in abroad if each.resource == "leases"}
+    assert Call("create", "", "configmaps", NAMESPACE, "") in abroad
     assert refused("tutti-hub", home, *HUB) == []
     assert refused("tutti-hub", abroad, MEMBER) == []
 
