@@ -53,7 +53,7 @@ from webhook.fleet.members.member import Look, Member, NoAnswer, Refused
 from webhook.fleet.members.seen import News, Seen, news
 from webhook.fleet.members.shown import cleared
 from webhook.fleet.members.told import Waits
-from webhook.fleet.policies.propagation import ANYWHERE, Propagation, applying
+from webhook.fleet.policies.propagation import Applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import is_noted, queue_label
@@ -96,7 +96,7 @@ class FleetJob:
         """Members that could not be asked at the last look, and why."""
         self._never = False
         """By what was heard so far it can start in no member, whatever ends."""
-        self._propagation: Propagation = ANYWHERE
+        self._applying = Applying()
         self._uncounted = False
         """It names no queue where the hub has some for its namespace, and no queue of the hub has given it a slot."""
         self._queue = ""
@@ -133,7 +133,7 @@ class FleetJob:
         sight = None if found is None else found.sight
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
         self.look_at_seconds = min(self.look_at_seconds, await self._telling.held_up(job, dispatch, sight))
-        self._propagation = applying(self._fleet.propagations, job)
+        self._applying.look(self._fleet.propagations, job)
         self._queue = queue_label(job, self._kind) or ""
         unnamed = queue_label(job) is None and not is_noted(job)
         self._uncounted = unnamed and self._fleet.set_up.has_queues(self.namespace)
@@ -232,8 +232,8 @@ class FleetJob:
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
-        self._refusals = self._fleet.left_out(self._propagation, self.namespace, self._queue)
-        self.choice.ranks = self._fleet.ranks(self._propagation)
+        self._refusals = self._fleet.left_out(self._applying.policy, self.namespace, self._queue)
+        self.choice.ranks = self._fleet.ranks(self._applying.policy)
         allowed = self._fleet.members.keys() - self._refusals.keys()
         if untried := allowed - set(dispatch.failed):
             self._refusals |= dict.fromkeys(allowed - untried, "has failed to run it before")
@@ -242,7 +242,7 @@ class FleetJob:
     async def _after_failure(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> AfterFailure:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
         copy = None if found is None or dispatch.phase is not DispatchPhase.GRANTED else found.sight.copy
-        waits = self._propagation.toleration_seconds
+        waits = self._applying.policy.toleration_seconds
         if found is None or copy is None or not copy.failed or waits is None or not wish.runs:
             return AfterFailure.END
         others = self._candidates(dispatch) - {*dispatch.failed, dispatch.member}
@@ -402,7 +402,7 @@ class FleetJob:
         """
         if dispatch.phase is DispatchPhase.NOWHERE:
             told = self._elsewhere("") if self._refusals else ()
-            by = dispatch.suspended_by if why_over(self._kind, job) else self._propagation.suspends
+            by = dispatch.suspended_by if why_over(self._kind, job) else self._applying.policy.suspends
             job = await self._note(job, dispatch, dispatch.still_nowhere(told, by))
             if self._uncounted and self._refusals:
                 await self._telling.hourly(QUEUE_MISSING, lambda now: queue_missing(self._kind, job, now))

@@ -8,7 +8,7 @@ label to be absent: nobody has said anything of that member. Pure.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.model.policy import LabelSelector
 from webhook.core.notation.problem import Problem
@@ -18,7 +18,7 @@ from webhook.dialects.selector import label_selector
 KNOWN: Final = frozenset({"clusterNames", "exclude", "labelSelector"})
 GROUPS_MAX: Final = 16
 TERMS_MAX: Final = 64
-"""Labels, expressions and values of a selector: each look at a job compares them with each member."""
+"""Labels, expressions and values of a selector: they are compared with the labels of each member."""
 
 Labels = Mapping[str, str] | None
 """Of the MultiKueueCluster of a member's name; None: there is none."""
@@ -44,6 +44,17 @@ class Affinity:
         return fits and self.names(member)
 
 
+class Place(NamedTuple):
+    """Where a member is among the groups of a policy."""
+
+    labels: Labels
+    """The member's, by which it was found."""
+    rank: int | None
+    """The first group that it is in; None: it is in none."""
+    why: str
+    """What besides names keeps it out of all groups, in words that follow a colon; nothing if names do."""
+
+
 NOBODY: Final = Affinity(only=frozenset())
 
 
@@ -60,13 +71,13 @@ def groups(placement: Field) -> tuple[Affinity, ...] | None:
     return tuple(_affinity(each, KNOWN | {"affinityName"}) for each in several.items(most=GROUPS_MAX))
 
 
-def rank(among: tuple[Affinity, ...], member: str, labels: Labels) -> int | None:
-    """Return the first group that a member is in; None: it is in none."""
-    return next((at for at, group in enumerate(among) if group.takes(member, labels)), None)
+def place(among: tuple[Affinity, ...], member: str, labels: Labels) -> Place:
+    """Return where among these groups a member is."""
+    rank = next((at for at, group in enumerate(among) if group.takes(member, labels)), None)
+    return Place(labels, rank, "" if rank is not None else _why_none(among, member, labels))
 
 
-def why_none(among: tuple[Affinity, ...], member: str, labels: Labels) -> str:
-    """Return what besides names keeps a member out of all groups, in words that follow a colon; nothing if names do."""
+def _why_none(among: tuple[Affinity, ...], member: str, labels: Labels) -> str:
     if not any(group.names(member) for group in among):
         return ""
     if labels is None:

@@ -8,9 +8,10 @@ narrower selector, the name that comes first. Pure, and total: a policy that can
 to select, and says what is wrong.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from operator import is_
 from typing import Any, Final
 
 from webhook.core.model.policy import LabelSelector
@@ -18,7 +19,7 @@ from webhook.core.notation.problem import Problem
 from webhook.dialects.field import Field
 from webhook.dialects.selector import label_selector
 from webhook.fleet.policies import affinity
-from webhook.fleet.policies.affinity import Affinity, Labels
+from webhook.fleet.policies.affinity import Affinity, Labels, Place
 from webhook.untyped import paths
 from webhook.untyped.values import text
 from webhook.wire.watch import version_number
@@ -32,6 +33,8 @@ BYTES_MAX: Final = 64 * 1024
 SELECTORS_MAX: Final = 32
 POLICIES_MAX: Final = 100
 """Of a namespace, or of the cluster, that are looked at, by their names."""
+PLACES_MAX: Final = 1000
+"""Members of which a policy remembers where they are among its groups; some of them may be members no longer."""
 _NOT_GANG: Final = ("Duplicated",)
 _NAMED_MAX: Final = 10
 _PURGED: Final = ("Immediately", "Directly")
@@ -119,6 +122,8 @@ class Propagation:
     problems: tuple[Problem, ...] = ()
     uid: str = ""
     resource_version: int = 0
+    _places: dict[str, Place] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """By member, for each look at a job asks about all of them. One whose labels are others now is placed again."""
 
     @property
     def suspends(self) -> str:
@@ -131,14 +136,22 @@ class Propagation:
             return f"is not asked: {self} suspends dispatching"
         if member in self.exclude:
             return f"is left out by {self}"
-        if self.groups is None or affinity.rank(self.groups, member, labels) is not None:
+        if self.groups is None or (place := self._place(member, labels)).rank is not None:
             return ""
-        why = affinity.why_none(self.groups, member, labels)
-        return f"is left out by {self}: {why}" if why else f"is left out by {self}"
+        return f"is left out by {self}: {place.why}" if place.why else f"is left out by {self}"
 
     def rank(self, member: str, labels: Labels = None) -> int:
         """Return after how many groups of others a member is asked."""
-        return affinity.rank(self.groups or (), member, labels) or 0
+        return 0 if self.groups is None else self._place(member, labels).rank or 0
+
+    def _place(self, member: str, labels: Labels) -> Place:
+        found = self._places.get(member)
+        # Labels are replaced, never changed; a comparison would cost as much as they are long.
+        if found is None or found.labels is not labels:
+            if len(self._places) >= PLACES_MAX:
+                self._places.clear()
+            found = self._places[member] = affinity.place(self.groups or (), member, labels)
+        return found
 
     def __str__(self) -> str:
         if self.namespace:
@@ -189,10 +202,39 @@ def by_namespace(policies: Iterable[Propagation]) -> dict[str, list[Propagation]
     return found
 
 
-def applying(policies: Mapping[str, Iterable[Propagation]], job: Mapping[str, Any]) -> Propagation:
+def applying(policies: Mapping[str, Sequence[Propagation]], job: Mapping[str, Any]) -> Propagation:
     """Return the policy that applies to a job of the hub, of those ``by_namespace``."""
-    namespace, found = text(paths.find(job, ("metadata", "namespace"))), []
-    for policy in (*policies.get(namespace, ()), *policies.get("", ())):
+    return _narrowest(_of(policies, job), job)
+
+
+class Applying:
+    """Which policy applies to one job: found again when the policies, or what they select by, have changed."""
+
+    def __init__(self) -> None:
+        self.policy: Propagation = ANYWHERE
+        self._among: tuple[Propagation, ...] = ()
+        self._selected_by: tuple[object, ...] = ()
+
+    def look(self, policies: Mapping[str, Sequence[Propagation]], job: Mapping[str, Any]) -> None:
+        """Find the policy that applies now, of those ``by_namespace``."""
+        among, metadata = _of(policies, job), paths.find_mapping(job, ("metadata",))
+        labels = dict(paths.find_mapping(metadata, ("labels",)))
+        by = (job.get("apiVersion"), job.get("kind"), metadata.get("namespace"), metadata.get("name"), labels)
+        # A policy that has changed is another object.
+        same = len(among) == len(self._among) and all(map(is_, among, self._among))
+        if not same or by != self._selected_by:
+            self.policy, self._among, self._selected_by = _narrowest(among, job), among, by
+
+
+def _of(policies: Mapping[str, Sequence[Propagation]], job: Mapping[str, Any]) -> tuple[Propagation, ...]:
+    """Return the policies of the job's namespace and those of the cluster."""
+    namespace = text(paths.find(job, ("metadata", "namespace")))
+    return (*policies.get(namespace, ()), *policies.get("", ()))
+
+
+def _narrowest(among: Iterable[Propagation], job: Mapping[str, Any]) -> Propagation:
+    found = []
+    for policy in among:
         narrow = max((each.matches(job) for each in policy.selectors), default=0)
         if narrow:
             found.append(((not policy.namespace, -policy.priority, -narrow, policy.name), policy))

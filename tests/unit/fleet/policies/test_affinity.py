@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.fleet.policies.counting import matches
+from webhook.fleet.policies import propagation
 from webhook.fleet.policies.affinity import GROUPS_MAX, TERMS_MAX, Labels
 from webhook.fleet.policies.propagation import Propagation, read
 
@@ -111,3 +113,32 @@ def test_what_has_no_effect_in_a_group_is_named_and_no_more_groups_are_looked_at
     ]
     many = placed(clusterAffinities=[{"clusterNames": ["a"]}] * GROUPS_MAX + [{"clusterNames": ["b"]}])
     assert (allowed(many), [each.path for each in many.problems]) == ("a", ["/spec/placement/clusterAffinities"])
+
+
+def test_labels_are_compared_once_until_a_member_has_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, members = (
+        placed(clusterAffinities=[{"labelSelector": EAST}] * GROUPS_MAX),
+        {**MEMBERS, "d": {"zone": "west"}},
+    )
+
+    def looks() -> list[str]:
+        return [f"{name}{found.rank(name, each)}" for name, each in members.items() if not found.why_not(name, each)]
+
+    compared = matches(monkeypatch)
+    assert looks() == ["a0"]
+    assert len(compared) == 1 + 3 * GROUPS_MAX, "the first group has a, none has b, c or d; file has no labels"
+    assert [looks() for _ in range(100)] == [["a0"]] * 100
+    assert len(compared) == 1 + 3 * GROUPS_MAX
+    members |= {"a": {"zone": "west"}, "d": {"zone": "east"}}
+    assert looks() == ["d0"]
+    members |= {"d": None, "file": {"zone": "east"}}
+    assert looks() == ["file0"]
+
+
+def test_members_that_come_and_go_take_no_room_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(propagation, "PLACES_MAX", 3)
+    found = placed(clusterAffinity={"labelSelector": EAST})
+    for number in range(100):
+        assert found.why_not(f"m{number}", {"zone": "west"})
+        assert not found.why_not("stays", EAST["matchLabels"])
+        assert len(found._places) <= 3

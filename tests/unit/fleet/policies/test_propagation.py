@@ -8,7 +8,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.fleet.policies.propagation import ANYWHERE, POLICIES_MAX, SELECTORS_MAX, applying, by_namespace, read
+from tests.unit.fleet.policies.counting import matches
+from webhook.fleet.policies.propagation import (
+    ANYWHERE,
+    POLICIES_MAX,
+    SELECTORS_MAX,
+    Applying,
+    applying,
+    by_namespace,
+    read,
+)
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "ack-fleet-gang" / "propagationpolicy-queued.yaml"
 JOB: dict[str, Any] = {
@@ -50,6 +59,27 @@ IRON = {"labelSelector": {"matchExpressions": [{"key": "tier", "operator": "In",
 def test_one_policy_applies(policies: list[dict[str, Any]], winner: str) -> None:
     assert applying(by_namespace(map(read, policies)), JOB).name == winner
     assert applying(by_namespace(map(read, reversed(policies))), JOB).name == winner
+
+
+def test_the_policy_of_a_job_is_looked_for_once_until_policies_or_its_labels_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_ones = [read(policy(f"p{number}", selector=GOLD)) for number in range(POLICIES_MAX)]
+    applies, compared = Applying(), matches(monkeypatch)
+
+    def looks(job: dict[str, Any], *more: dict[str, Any]) -> str:
+        applies.look(by_namespace([*read_ones, *map(read, more)]), job)
+        return applies.policy.name
+
+    assert [looks(JOB) for _ in range(100)] == ["p0"] * 100
+    assert len(compared) == POLICIES_MAX, "policies of which none has changed may come in another list"
+    silver = {**JOB, "metadata": {**JOB["metadata"], "labels": {"tier": "silver"}}}
+    assert [looks(silver), looks(JOB)] == ["", "p0"]
+    assert [looks(JOB, policy("all", "", priority=1)), looks(silver, policy("all", ""))] == ["p0", "all"]
+    silver["metadata"]["labels"]["tier"] = "gold"
+    assert looks(silver, policy("all", "")) == "p0", "the same object, with other labels"
+    read_ones[0] = read(policy("p0", selector=IRON))
+    assert looks(JOB) == "p1"
 
 
 def test_a_job_without_a_policy_may_run_anywhere_and_fails_for_good() -> None:
