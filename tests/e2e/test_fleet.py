@@ -13,6 +13,7 @@ from tests.e2e.configuring import configured
 from tests.e2e.controlplane.fleet import HUB, MEMBERS, NAMESPACE, FleetClusters, log_rights, multikueue_set_up, set_up
 from tests.e2e.controlplane.install import NAMESPACE as SYSTEM
 from tests.e2e.controlplane.install import ROOT
+from tests.e2e.controlplane.nodes import LOG_LINE
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
 from tests.e2e.refusing import WORDS, Refusing
@@ -163,19 +164,20 @@ def test_kubectl_amc_reads_in_the_members(world: FleetClusters) -> None:
         asked(logs)
     for command in log_rights():
         world.shell(command.replace("$member", member))
-    # A simulated node has no logs: it is the one who answers now.
-    wait_until(lambda: no_right(asked, logs) == "", 20, what="it may read logs")
+    wait_until(lambda: printed(asked, logs) == f"{LOG_LINE}\n", 20, what="it may read logs")
+    assert asked(f"logs {pod} -M") == f"{LOG_LINE}\n", "wherever it is"
     world.hub.delete("job", "seen")
     wait_until(lambda: not pods_of(world, "seen"), 60, what="its pods are gone")
 
 
-def no_right(asked: Callable[[str], str], words: str) -> str:
-    """Return the refusal, if it was one for want of a right."""
+def printed(asked: Callable[[str], str], words: str) -> str:
+    """Return what a command prints; nothing while the rights for it are not in force."""
     try:
-        asked(words)
+        return asked(words)
     except KubectlError as error:
-        return error.stderr if "cannot get resource" in error.stderr else ""
-    return ""
+        if "cannot get resource" not in error.stderr:
+            raise
+        return ""
 
 
 def test_a_job_that_is_deleted_in_the_hub_leaves_its_member_though_no_webhook_answers(world: FleetClusters) -> None:

@@ -253,6 +253,8 @@ class Cluster:
             f"--proxy-client-key-file={keys / 'front-proxy-client.key'}",
             # Admission webhooks learn by a client certificate that it is the API server that asks.
             f"--admission-control-config-file={keys / 'admission.yaml'}",
+            # No name of a simulated node leads anywhere.
+            "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged=true",
             "--profiling=false",
             *self.shape.api_server_flags,
@@ -284,7 +286,7 @@ class Cluster:
         ).start()
         self._start_scheduler()
         stages = nodes.write_configuration(self.directory / "kwok.yaml")
-        kubelets = self._system_kubeconfig("tutti-simulated-kubelets", "system:masters")
+        kubelets, port = self._system_kubeconfig("tutti-simulated-kubelets", "system:masters"), self.ports.take()
         self.component(
             "kwok",
             f"--kubeconfig={kubelets}",
@@ -292,7 +294,10 @@ class Cluster:
             "--manage-all-nodes",
             "--v=WARN",
             "--node-lease-duration-seconds=40",
-            f"--server-address=127.0.0.1:{self.ports.take()}",
+            f"--server-address=127.0.0.1:{port}",
+            # Where the API server asks for a pod's log.
+            "--node-ip=127.0.0.1",
+            f"--node-port={port}",
         ).start()
 
     def _start_scheduler(self) -> None:

@@ -13,6 +13,9 @@ RUNTIME_ANNOTATION: Final = "tutti.dev/simulated-runtime"
 SILENT_ANNOTATION: Final = "tutti.dev/simulated-silent"
 """On a node: KWOK leaves what its kubelet has reported as it is; without it, a node that is not ready is so at once."""
 
+LOG_LINE: Final = "a simulated pod runs nothing"
+"""What ``kubectl logs`` prints of each pod."""
+
 SHIPPED_STAGES: Final = (
     "node/heartbeat-with-lease/node-heartbeat-with-lease",
     "pod/fast/pod-ready",
@@ -45,6 +48,7 @@ def kwok_configuration() -> str:
             "nodeLeaseParallelism": 4,
             "podsOnNodeSyncParallelism": 4,
             "enablePodsOnNodeSyncStreamWatch": True,
+            "enableDebuggingHandlers": True,
         },
     }
     shipped = [modules.kwok_stage(name) for name in SHIPPED_STAGES]
@@ -52,8 +56,16 @@ def kwok_configuration() -> str:
 
 
 def write_configuration(path: Path) -> Path:
-    """Write KWOK's configuration file."""
-    path.write_text(kwok_configuration())
+    """Write KWOK's configuration file, and beside it the log that it shows of each pod."""
+    log = path.with_name("pods.log")
+    log.write_text(f"2026-01-01T00:00:00Z stdout F {LOG_LINE}\n")
+    shown = {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "ClusterLogs",
+        "metadata": {"name": "pods"},
+        "spec": {"logs": [{"logsFile": str(log)}]},
+    }
+    path.write_text(f"{kwok_configuration()}\n---\n{yaml.safe_dump(shown)}")
     return path
 
 
