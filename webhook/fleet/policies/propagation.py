@@ -130,6 +130,10 @@ class Propagation:
         """Its own name where it suspends dispatching; else nothing."""
         return "" if self.dispatches else str(self)
 
+    def narrowness(self, job: Mapping[str, Any]) -> int:
+        """Return how narrowly it selects a job, the higher the narrower; 0 where it does not."""
+        return max((each.matches(job) for each in self.selectors), default=0)
+
     def why_not(self, member: str, labels: Labels = None) -> str:
         """Return why a gang may not be offered to a member; nothing when it may."""
         if not self.dispatches:
@@ -204,40 +208,44 @@ def by_namespace(policies: Iterable[Propagation]) -> dict[str, list[Propagation]
 
 def applying(policies: Mapping[str, Sequence[Propagation]], job: Mapping[str, Any]) -> Propagation:
     """Return the policy that applies to a job of the hub, of those ``by_namespace``."""
-    return _narrowest(_of(policies, job), job)
+    found = Applying()
+    found.look(policies, job)
+    return found.policy
 
 
 class Applying:
-    """Which policy applies to one job: found again when the policies, or what they select by, have changed."""
+    """Which policy applies to one job: each is compared with it again only when it, or the job's labels, have changed.
+
+    A tenant who changes one policy all the time has no other one compared again.
+    """
 
     def __init__(self) -> None:
         self.policy: Propagation = ANYWHERE
         self._among: tuple[Propagation, ...] = ()
+        self._narrow: tuple[int, ...] = ()
+        """How narrowly each of them selects the job."""
         self._selected_by: tuple[object, ...] = ()
 
     def look(self, policies: Mapping[str, Sequence[Propagation]], job: Mapping[str, Any]) -> None:
         """Find the policy that applies now, of those ``by_namespace``."""
-        among, metadata = _of(policies, job), paths.find_mapping(job, ("metadata",))
+        metadata = paths.find_mapping(job, ("metadata",))
         labels = dict(paths.find_mapping(metadata, ("labels",)))
         by = (job.get("apiVersion"), job.get("kind"), metadata.get("namespace"), metadata.get("name"), labels)
+        among = (*policies.get(text(metadata.get("namespace")), ()), *policies.get("", ()))
+        if by != self._selected_by:
+            self.policy, self._among, self._narrow, self._selected_by = ANYWHERE, (), (), by
         # A policy that has changed is another object.
-        same = len(among) == len(self._among) and all(map(is_, among, self._among))
-        if not same or by != self._selected_by:
-            self.policy, self._among, self._selected_by = _narrowest(among, job), among, by
+        if len(among) == len(self._among) and all(map(is_, among, self._among)):
+            return
+        known = {id(policy): narrow for policy, narrow in zip(self._among, self._narrow, strict=True)}
+        self._narrow = tuple(known[id(each)] if id(each) in known else each.narrowness(job) for each in among)
+        self._among, self.policy = among, _first(zip(among, self._narrow, strict=True))
 
 
-def _of(policies: Mapping[str, Sequence[Propagation]], job: Mapping[str, Any]) -> tuple[Propagation, ...]:
-    """Return the policies of the job's namespace and those of the cluster."""
-    namespace = text(paths.find(job, ("metadata", "namespace")))
-    return (*policies.get(namespace, ()), *policies.get("", ()))
-
-
-def _narrowest(among: Iterable[Propagation], job: Mapping[str, Any]) -> Propagation:
-    found = []
-    for policy in among:
-        narrow = max((each.matches(job) for each in policy.selectors), default=0)
-        if narrow:
-            found.append(((not policy.namespace, -policy.priority, -narrow, policy.name), policy))
+def _first(among: Iterable[tuple[Propagation, int]]) -> Propagation:
+    found = [
+        ((not policy.namespace, -policy.priority, -narrow, policy.name), policy) for policy, narrow in among if narrow
+    ]
     return min(found, key=lambda each: each[0])[1] if found else ANYWHERE
 
 

@@ -78,8 +78,15 @@ def test_the_policy_of_a_job_is_looked_for_once_until_policies_or_its_labels_cha
     assert [looks(JOB, policy("all", "", priority=1)), looks(silver, policy("all", ""))] == ["p0", "all"]
     silver["metadata"]["labels"]["tier"] = "gold"
     assert looks(silver, policy("all", "")) == "p0", "the same object, with other labels"
+    compared.clear()
+    assert looks(JOB) == "p0"
     read_ones[0] = read(policy("p0", selector=IRON))
     assert looks(JOB) == "p1"
+    assert len(compared) == 1, "a policy that has changed has no other one compared again"
+    read_ones.clear()
+    assert looks(silver, policy("p1", selector=GOLD)) == "p1"
+    silver["metadata"]["labels"]["tier"] = "silver"
+    assert looks(silver) == "", "the last policy is gone, and the labels are others"
 
 
 def test_a_job_without_a_policy_may_run_anywhere_and_fails_for_good() -> None:
