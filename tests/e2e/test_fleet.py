@@ -327,7 +327,7 @@ def test_a_job_that_fails_is_tried_in_the_other_member_and_then_has_failed(world
         }
     )
     submit(world, "fails", 2, runtime="600s")
-    tried = []
+    tried: list[str] = []
     for _ in MEMBERS:
         (member,) = wait_until(lambda: pods_of(world, "fails").keys() - set(tried), 90, what=f"it runs, not in {tried}")
         tried.append(member)
@@ -337,6 +337,9 @@ def test_a_job_that_fails_is_tried_in_the_other_member_and_then_has_failed(world
         assert condition(world.hub.get("job", "fails"), "Failed") != "True"
         world.members[member].patch("pod", pod, {"status": {"phase": "Failed"}}, "--subresource=status")
     wait_until(lambda: condition(world.hub.get("job", "fails"), "Failed") == "True", 60, what="it has failed")
+    then = "It is offered to members again once nothing of it is left there"
+    left = rf"^ *Normal +LeavesMember .* {tried[0]} says that it has failed \(.*\. {then}$"
+    assert len(re.findall(left, world.hub("describe", "job", "fails"), re.MULTILINE)) == 1, "from the first"
     wait_until(lambda: not world.hub.get("job", "fails")["metadata"].get("finalizers"), 60, what="let go")
     world.hub.delete("job", "fails")
 
@@ -412,6 +415,8 @@ def test_a_job_whose_namespace_no_member_has_says_so_within_seconds(world: Fleet
 
     wait_until(told_of, 20, what="one member is said to lack it")
     wait_until(lambda: told_of() == set(MEMBERS), 60, what="then the other")
+    says = r"^ *Normal +NoMember .* No member of the fleet has taken it yet: .*(left|right) says 404 NotFound: "
+    wait_until(lambda: re.search(says, hub("describe", "job", "train"), re.MULTILINE), 60, what="its owner is told")
     hub("delete", "namespace", "only-here", "--wait=false")
 
 
