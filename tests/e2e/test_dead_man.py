@@ -1,5 +1,6 @@
 """The dead-man switch on a real hub and two real members: who hears nothing stops, and only then another may start."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,6 +48,15 @@ def test_a_member_that_is_cut_off_from_its_hub_stops_its_gang_before_another_get
         wait_until(lambda: any(each.startswith(why) for each in told(world.members[member], JOB)), 20, what="says why")
         may_take = FAILING_SECONDS + SILENT_HUB_SECONDS + SLACK_SECONDS + GRACE_SECONDS
         wait_until(lambda: has_it(world) == other, 60 + may_take, what="the other has it")
+        (silent,) = told(world.hub, JOB, "MemberSilent")
+        assert re.match(
+            rf"MemberSilent: {member} has not answered for 30 s or more: .+\. It has promised to stop the job after "
+            rf"{SILENT_HUB_SECONDS} s of this; .*then: tutti fleet lost {member}$",
+            silent,
+        )
+        (leaves,) = told(world.hub, JOB, "LeavesMember")
+        heard_nothing = rf"LeavesMember: nothing was heard from {member} for \d+ s\. It is offered to members again$"
+        assert re.match(heard_nothing, leaves)
         stopped, started = (left, right) if member == MEMBERS[0] else (right, left)
         gone = [change.at_seconds for change in stopped.changes if change.kind == "DELETED"]
         assert len(gone) == PODS
