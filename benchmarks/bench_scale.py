@@ -4,7 +4,8 @@ Jobs of four pods, which are never created (the Job controller is off), all of w
 is created as fast as the API server takes them; printed is how many a second were admitted. Then a steady state: so
 many jobs a second end, in random order, and as many arrive. When nothing is admitted for a while the run ends there and
 says how many gangs ran. With ``--kills`` the leader is killed so often under that load, and printed is how long until
-another one has started a job.
+another one has started a job. Jobs that have ended are deleted then, as by ``ttlSecondsAfterFinished``; the run fails
+where a job was admitted twice, was stopped or is lost.
 """
 
 import argparse
@@ -34,6 +35,9 @@ from webhook.kube.connecting import connect
 BURST: Final = 300
 """Jobs whose admission is measured at each depth."""
 LOAD_SECONDS_MAX: Final = 1800.0
+SETTLED_SECONDS: Final = 60.0
+"""How long after the load the ledger may still mention jobs that have ended."""
+NAMED_MAX: Final = 10
 LEDGERS: Final = "/api/v1/namespaces/tutti-system/configmaps"
 
 
@@ -99,11 +103,16 @@ def bytes_read(installation: Installation) -> Counter[str]:
     return read
 
 
-async def ledger_bytes(api: Api) -> int:
-    """Return how long what is stored of the ledger is."""
+async def ledger_objects(api: Api) -> list[dict[str, str]]:
+    """Return the data of each object of the ledger."""
     items = orjson.loads(await api.request("GET", LEDGERS))["items"]
     ours = [item for item in items if re.fullmatch(r"tutti-ledger(-page.*)?", item["metadata"]["name"])]
-    return sum(len(key) + len(text) for item in ours for key, text in (item.get("data") or {}).items())
+    return [item.get("data") or {} for item in ours]
+
+
+async def ledger_bytes(api: Api) -> int:
+    """Return how long what is stored of the ledger is."""
+    return sum(len(key) + len(text) for data in await ledger_objects(api) for key, text in data.items())
 
 
 def show(found: Sample) -> None:
@@ -132,22 +141,52 @@ async def measure_ours(
         ours = await sample(jobs, arguments)
         await show_costs(cluster, api, installation, ours, before)
         if arguments.kills:
-            await show_take_overs(installation, jobs, arguments)
+            await show_take_overs(api, installation, jobs, arguments)
     return ours
 
 
-async def show_take_overs(installation: Installation, jobs: Running, arguments: argparse.Namespace) -> None:
-    """Kill the leader again and again under the steady load; print how long nothing started."""
+async def show_take_overs(api: Api, installation: Installation, jobs: Running, arguments: argparse.Namespace) -> None:
+    """Kill the leader again and again under the steady load; print how long nothing started.
+
+    Ended jobs are let go meanwhile. Exits where a job was admitted twice, was stopped or is lost.
+    """
+    await jobs.delete_ended()
+    deleted, enough = jobs.deleted, asyncio.Event()
     print(f"  leader killed with {len(jobs.running)} running, seconds to the next start:", flush=True)
     async with asyncio.TaskGroup() as tasks:
+        letting_go = tasks.create_task(jobs.let_go())
         # Should the load end early, that is what is told, and not that nothing started.
-        loading = tasks.create_task(jobs.steady(arguments.per_second, LOAD_SECONDS_MAX))
+        loading = tasks.create_task(jobs.steady(arguments.per_second, LOAD_SECONDS_MAX, enough))
         took = []
-        async for seconds in take_overs(installation, lambda: len(jobs.started), arguments.kills):
-            took.append(seconds)
-            print(f"    {seconds:.1f}", flush=True)
-        loading.cancel()
-    print(f"  {len(took)} times: median {statistics.median(took):.1f} s, longest {max(took):.1f} s", flush=True)
+        async for each in take_overs(installation, api, jobs.first_starts, arguments.kills):
+            took.append(each.seconds)
+            print(
+                f"    {each.seconds:5.1f} with {each.stored} jobs stored; the killed process was ready again "
+                f"{each.ready_seconds:.1f} s after its start",
+                flush=True,
+            )
+            if jobs.faults:
+                sys.exit("\n".join(jobs.faults[:NAMED_MAX]))
+        enough.set()
+        rate, waits = await loading
+        letting_go.cancel()
+    print(f"  {len(took)} times: median {statistics.median(took):.1f} s, longest {max(took):.1f} s")
+    print(
+        f"  meanwhile {len(waits)} arrived ({rate:.1f} a second), {jobs.deleted - deleted} that had ended were deleted"
+    )
+    for what, count in jobs.refused.most_common(NAMED_MAX):
+        print(f"  sent again {count} times: {what}")
+    await check(api, jobs)
+
+
+async def check(api: Api, jobs: Running) -> None:
+    """Exit unless exactly the jobs run, and have one entry each in the ledger, that were started and have not ended."""
+    ends = asyncio.get_running_loop().time() + SETTLED_SECONDS
+    while found := jobs.faults + await jobs.differences(await ledger_objects(api)):
+        if jobs.faults or asyncio.get_running_loop().time() > ends:
+            sys.exit("\n".join(found[:NAMED_MAX]))
+        await asyncio.sleep(1)
+    print(f"  all {len(jobs.started)} were started once; the {len(jobs.running)} that run are in the ledger, once each")
 
 
 Costs = tuple[Counter[str], Counter[str], float]
