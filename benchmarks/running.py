@@ -19,8 +19,10 @@ from webhook.kube.api import Api
 from webhook.kube.finding import every
 
 PODS: Final = 4
-CREATING: Final = 24
-"""Creations under way at once."""
+UNDER_WAY_MAX: Final = 24
+"""Requests under way at once. The load's identity is exempt from priority and fairness: without a bound, an API server
+that falls behind would answer nobody else, and no leader could take over.
+"""
 STALLED_SECONDS: Final = 45.0
 TTL_SECONDS: Final = 10.0
 """How long a job that has ended stays stored while :meth:`Running.let_go` runs."""
@@ -57,6 +59,7 @@ class Running:
         self._ended: deque[tuple[float, str]] = deque()
         """When jobs ended that are stored still, and their names."""
         self._changed = asyncio.Event()
+        self._slots = asyncio.Semaphore(UNDER_WAY_MAX)
 
     async def follow(self) -> None:
         """Take note of every start, until cancelled."""
@@ -84,15 +87,9 @@ class Running:
     async def burst(self, count: int) -> float:
         """Create ``count`` jobs as fast as may be; return how many a second have started. Raises Stalled."""
         began, names = asyncio.get_running_loop().time(), [self._name() for _ in range(count)]
-        slots = asyncio.Semaphore(CREATING)
-
-        async def create(name: str) -> None:
-            async with slots:
-                await self._create(name)
-
         async with asyncio.TaskGroup() as tasks:
             for name in names:
-                tasks.create_task(create(name))
+                tasks.create_task(self._create(name))
         await self._all_started(names)
         return count / (max(self.started[name] for name in names) - began)
 
@@ -110,9 +107,10 @@ class Running:
                 await asyncio.sleep(max(0.0, began + number / per_second - loop.time()))
                 if enough is not None and enough.is_set():
                     break
-                place = rng.randrange(len(self.running))
-                self.running[place], self.running[-1] = self.running[-1], self.running[place]
-                tasks.create_task(self._end(self.running.pop()))
+                if self.running:
+                    place = rng.randrange(len(self.running))
+                    self.running[place], self.running[-1] = self.running[-1], self.running[place]
+                    tasks.create_task(self._end(self.running.pop()))
                 names.append(self._name())
                 tasks.create_task(self._create(names[-1]))
         await self._all_started(names)
@@ -130,16 +128,11 @@ class Running:
 
     async def delete_ended(self) -> None:
         """Delete all jobs that have ended."""
-        gone, slots = [name for _, name in self._ended], asyncio.Semaphore(CREATING)
+        gone = [name for _, name in self._ended]
         self._ended.clear()
-
-        async def delete(name: str) -> None:
-            async with slots:
-                await self._delete(name)
-
         async with asyncio.TaskGroup() as tasks:
             for name in gone:
-                tasks.create_task(delete(name))
+                tasks.create_task(self._delete(name))
 
     async def differences(self, ledgers: Iterable[Mapping[str, str]]) -> list[str]:
         """Return what is stored otherwise than it was seen, once no job waits: ``ledgers`` is the data of the ledger's
@@ -191,9 +184,10 @@ class Running:
         """Send a request until the API server takes it. Raises ApiError where it refuses it, or never does."""
         for _ in range(AGAIN_MAX):
             try:
-                return await send()
+                async with self._slots:
+                    return await send()
             except Unavailable as error:
-                self.refused[str(error)[:150]] += 1
+                self.refused[error.reason] += 1
                 await asyncio.sleep(AGAIN_SECONDS)
         return await send()
 
