@@ -162,7 +162,7 @@ async def show_take_overs(api: Api, installation: Installation, jobs: Running, a
             took.append(each.seconds)
             print(
                 f"    {each.seconds:5.1f} with {each.stored} jobs stored; the killed process was ready again "
-                f"{each.ready_seconds:.1f} s after its start",
+                f"{each.ready_seconds:.1f} s after its start, beside {jobs.ended - jobs.deleted} ended jobs",
                 flush=True,
             )
             if jobs.faults:

@@ -21,7 +21,8 @@ from webhook.kube.finding import every
 PODS: Final = 4
 UNDER_WAY_MAX: Final = 24
 """Requests under way at once. The load's identity is exempt from priority and fairness: without a bound, an API server
-that falls behind would answer nobody else, and no leader could take over.
+that falls behind would answer nobody else, and no leader could take over. Deletions are bounded by themselves, so that
+they need not wait for creations, which webhooks review.
 """
 STALLED_SECONDS: Final = 45.0
 TTL_SECONDS: Final = 10.0
@@ -53,13 +54,13 @@ class Running:
         self.faults: list[str] = []
         self.refused: Counter[str] = Counter()
         """Requests that had to be sent again, by what the API server said."""
-        self.deleted = 0
+        self.ended = self.deleted = 0
         self._admissions: dict[str, tuple[int, int]] = {}
         """What each job that runs was started by: epoch and number of the ledger's write."""
         self._ended: deque[tuple[float, str]] = deque()
         """When jobs ended that are stored still, and their names."""
         self._changed = asyncio.Event()
-        self._slots = asyncio.Semaphore(UNDER_WAY_MAX)
+        self._slots, self._deleting = asyncio.Semaphore(UNDER_WAY_MAX), asyncio.Semaphore(UNDER_WAY_MAX)
 
     async def follow(self) -> None:
         """Take note of every start, until cancelled."""
@@ -163,10 +164,11 @@ class Running:
 
         # It may have been stored although the answer did not come.
         with suppress(Conflict):
-            await self._taken(create)
+            await self._taken(create, self._slots)
 
     async def _end(self, name: str) -> None:
-        await self._taken(lambda: complete(self._api, name, pods=PODS))
+        await self._taken(lambda: complete(self._api, name, pods=PODS), self._slots)
+        self.ended += 1
         self._ended.append((asyncio.get_running_loop().time(), name))
 
     async def _delete(self, name: str) -> None:
@@ -177,14 +179,14 @@ class Running:
             await self._api.request("DELETE", f"{OF_JOBS}/{name}", query=query, timeout_seconds=60)
 
         with suppress(NotFound):
-            await self._taken(delete)
+            await self._taken(delete, self._deleting)
         self.deleted += 1
 
-    async def _taken(self, send: Callable[[], Awaitable[None]]) -> None:
+    async def _taken(self, send: Callable[[], Awaitable[None]], slots: asyncio.Semaphore) -> None:
         """Send a request until the API server takes it. Raises ApiError where it refuses it, or never does."""
         for _ in range(AGAIN_MAX):
             try:
-                async with self._slots:
+                async with slots:
                     return await send()
             except Unavailable as error:
                 self.refused[error.reason] += 1
