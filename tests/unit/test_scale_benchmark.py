@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.running import AGAIN_SECONDS, TTL_SECONDS, Running
+from benchmarks.running import AGAIN_SECONDS, TTL_SECONDS, UNDER_WAY_MAX, Running
 from tests.unit.kube.fake_api import FakeApi
 from webhook.core.notation.names import ADMISSION
 from webhook.errors import Unavailable
@@ -18,6 +18,8 @@ class Stored(FakeApi):
     def __init__(self) -> None:
         super().__init__()
         self.deleted: list[tuple[float, str]] = []
+        self.write_seconds = 0.0
+        self.creating = self.creating_most = 0
 
     async def request(self, method: str, path: str, **options: Any) -> bytes:
         if method == "GET":
@@ -25,6 +27,10 @@ class Stored(FakeApi):
         self._arrived()
         name = path.removesuffix("/status").rpartition("/")[2]
         if method == "POST":
+            self.creating += 1
+            self.creating_most = max(self.creating_most, self.creating)
+            await asyncio.sleep(self.write_seconds)
+            self.creating -= 1
             document = json.loads(options["body"])
             document["metadata"] |= {"uid": f"uid-{document['metadata']['name']}", "resourceVersion": "1"}
             self.objects.append(document)
@@ -75,6 +81,23 @@ async def test_a_job_that_has_ended_is_deleted_as_late_as_its_ttl_says(api: Stor
     assert name in ("ours-1", "ours-2")
     assert TTL_SECONDS <= at - began <= TTL_SECONDS + 0.2
     assert jobs.deleted == 1
+
+
+@pytest.mark.virtual_time
+async def test_a_slow_api_server_has_few_requests_of_the_load_and_deletions_wait_for_none(
+    api: Stored, jobs: Running
+) -> None:
+    ending = asyncio.create_task(jobs.steady(1.0, 2.0))
+    await asyncio.sleep(3)
+    api.write_seconds = 1000.0
+    bursting = asyncio.create_task(jobs.burst(2 * UNDER_WAY_MAX))
+    await asyncio.sleep(1)
+    async with asyncio.timeout(10):
+        await jobs.delete_ended()
+    assert api.creating_most == UNDER_WAY_MAX
+    assert len(api.deleted) == 2
+    ending.cancel()
+    bursting.cancel()
 
 
 @pytest.mark.virtual_time
