@@ -466,7 +466,7 @@ class FleetJob:
     async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch) -> bool:
         """Permit a copy whose grant is stored; return whether it was still as granted. Raises ApiError, NoAnswer."""
         member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
-        lacks = await bring(self._fleet, self._kind, job, dispatch) if self._propagation.brings else ()
+        lacks = await bring(self._fleet, self._kind, job, dispatch) if self._applying.policy.brings else ()
         written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)
         await self._telling.where(job, dispatch, lacks)
         return self.last_read.wrote(written)
