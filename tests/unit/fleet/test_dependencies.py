@@ -21,9 +21,9 @@ pytestmark = pytest.mark.virtual_time
 PLURALS = {"ConfigMap": "configmaps", "Secret": "secrets", "ServiceAccount": "serviceaccounts"}
 
 
-def needy(name: str = "train", runtime: str = "30s", maps: int = 1, **fields: Any) -> dict[str, Any]:
+def needy(name: str = "train", runtime: str = "30s", maps: int = 1, pods: int = 2, **fields: Any) -> dict[str, Any]:
     """A job that mounts a ConfigMap and runs as a ServiceAccount."""
-    job = copy.deepcopy(plain_job(name, runtime=runtime))
+    job = copy.deepcopy(plain_job(name, pods, runtime))
     volumes = [{"name": f"v{at}", "configMap": {"name": f"settings-{at}" if at else "settings"}} for at in range(maps)]
     job["spec"]["template"]["spec"] |= {"volumes": volumes, "serviceAccountName": "trainer", **fields}
     return job
@@ -352,3 +352,44 @@ async def test_an_object_that_too_many_use_refuses_more(monkeypatch: pytest.Monk
         assert stored is not None
         assert "1 jobs there use it" in stored["metadata"]["annotations"][names.DISPATCH]
         await world.until(lambda: world.over("Job", "two"), 200)
+
+
+async def test_one_object_of_a_namespace_is_brought_into_a_member_at_a_time() -> None:
+    """A tenant has thousands of jobs start, each with as much as may be: the hub holds none of the rest in memory."""
+    async with fleet("a") as world:
+        await give(world)
+        asked, under_way, most = world.own.request, 0, 0
+
+        async def slow(method: str, path: str, **more: Any) -> bytes:
+            nonlocal under_way, most
+            if "/configmaps/settings" not in path:
+                return await asked(method, path, **more)
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.1)
+            under_way -= 1
+            return await asked(method, path, **more)
+
+        world.own.request = slow  # type: ignore[method-assign]
+        for number in range(4):
+            await world.hub.cluster.create(needy(f"job-{number}", runtime="600s", pods=1))
+
+        async def all_run() -> bool:
+            return await world.members["a"].running() == 4
+
+        await world.until(all_run, 30)
+        assert most == 1
+        assert not world.running_hub.fleet.turns
+
+
+async def test_a_job_whose_turn_does_not_come_is_looked_at_meanwhile() -> None:
+    """It may have been deleted since it was granted, and its member keeps its room no longer than half a minute."""
+    async with fleet("a") as world:
+        await give(world)
+        async with world.running_hub.fleet.turn("a", NAMESPACE):
+            await world.hub.cluster.create(needy())
+            await asyncio.sleep(5)
+            await world.hub.delete("Job", "train")
+            await asyncio.sleep(bringing.BRINGING_SECONDS)
+            assert await world.hub.get("Job", "train") is None
+            assert await world.empty("Job")

@@ -25,12 +25,15 @@ from webhook.fleet.members.dependency import (
     owner_of_all,
     pull_secrets,
 )
+from webhook.fleet.members.member import NoAnswer
 from webhook.jobs.kinds.kind import JobKind
 
 BROUGHT_MAX: Final = 32
 """Objects that are brought for one job."""
 BYTES_MAX: Final = 4 << 20
 """Of all of them as the hub's API server answers them; one is at most 1 MiB or so."""
+BRINGING_SECONDS: Final = 20.0
+"""Less than a member keeps room without a permit."""
 _OPENED_BY: Final = "bind the ClusterRole {} to it in this namespace, in the hub and in {}"
 ROLE: Final = "tutti-hub-dependencies"
 """What lets a hub read ConfigMaps and ServiceAccounts, and make them in a member."""
@@ -41,84 +44,79 @@ SECRETS_ROLE: Final = "tutti-hub-secrets"
 async def bring(fleet: Fleet, kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> tuple[str, ...]:
     """Bring what a granted job refers to; return, in words, what its member does not have as the hub has it.
 
-    Raises ApiError where the hub's own API server does not answer, NoAnswer and Refused of the member.
+    One job of a namespace and member at a time, and of that one object: a tenant with thousands of jobs takes no more
+    of the hub's memory, and keeps no other one waiting. Raises ApiError where the hub's own API server does not answer,
+    NoAnswer and Refused of the member.
     """
     optional = references(job.get("spec"))
     if not optional:
         return ()
-    member, namespace, name = fleet.member(dispatch.member), job["metadata"]["namespace"], job["metadata"]["name"]
-    found = _Found(fleet, namespace, member.name)
-    await found.read(optional)
-    owner = owner_of_all(job["apiVersion"], kind.kind, name, dispatch.copy_uid)
-    puts = (
-        put(member, each, made(each, object_, namespace, fleet.uid, owner)) for each, object_ in found.objects.items()
-    )
-    said = list(found.said)
-    differs = await _all(*puts)
-    said += [f"{each} {how}" for each, how in zip(found.objects, differs, strict=True) if how]
-    for each, why in found.missing.items():
-        if not await has(member, each, namespace):
-            said.append(f"{each} {why}")
-    return tuple(said)
+    bringing = _Bringing(fleet, kind, job, dispatch)
+    try:
+        async with asyncio.timeout(BRINGING_SECONDS), fleet.turn(dispatch.member, bringing.namespace):
+            return tuple(await bringing.all(optional))
+    except TimeoutError as error:
+        # What is there by then is there at the next look, which may find that the gang is no longer to start there.
+        raise NoAnswer(
+            f"{dispatch.member}: what the job refers to was not there in {BRINGING_SECONDS:.0f} s"
+        ) from error
 
 
-class _Found:
-    """What the hub has of it."""
+class _Bringing:
+    """What is brought for one job."""
 
-    def __init__(self, fleet: Fleet, namespace: str, member: str) -> None:
-        self._fleet, self._namespace, self._member = fleet, namespace, member
-        self.objects: dict[Dependency, dict[str, Any]] = {}
-        self.missing: dict[Dependency, str] = {}
-        """What pods need and is not brought, with why: the member may have it."""
-        self.said: list[str] = []
+    def __init__(self, fleet: Fleet, kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> None:
+        self._fleet, self._member, self.namespace = fleet, fleet.member(dispatch.member), job["metadata"]["namespace"]
+        self._owner = owner_of_all(job["apiVersion"], kind.kind, job["metadata"]["name"], dispatch.copy_uid)
+        self._size = 0
+        """Of what was read so far, in bytes."""
 
-    async def read(self, wanted: Mapping[Dependency, bool]) -> None:
-        """Read what is ``wanted``, each with whether pods start without it, and what a ServiceAccount names. One after
-        another: no more than is brought is held in memory. Raises ApiError.
+    async def all(self, wanted: Mapping[Dependency, bool]) -> list[str]:
+        """Bring what is ``wanted``, each with whether pods start without it, and what a ServiceAccount names. Return
+        what stays different. Raises ApiError, NoAnswer, Refused.
         """
-        optional, size = dict(wanted), 0
+        optional, said = dict(wanted), list[str]()
         # ServiceAccounts first: they name more.
         queue = sorted(optional, key=lambda each: each.kind != SERVICE_ACCOUNT)
         for number, each in enumerate(queue):
-            if number == BROUGHT_MAX or size > BYTES_MAX:
+            if number == BROUGHT_MAX or self._size > BYTES_MAX:
                 bound = f"{BROUGHT_MAX} objects" if number == BROUGHT_MAX else f"{BYTES_MAX >> 20} MiB"
-                self.said.append(f"{each} and what comes after it are not brought: {bound} is the most for one job")
-                return
-            try:
-                raw = await self._fleet.api.request("GET", each.path(self._namespace))
-            except (NotFound, Forbidden) as error:
-                if isinstance(error, Forbidden) and error.status == words.UNAUTHORIZED:
-                    raise
-                if not (optional[each] and isinstance(error, NotFound)):
-                    self.missing[each] = self._why(each, error)
-                continue
-            object_, size = orjson.loads(raw), size + len(raw)
-            if each.kind == SECRET and object_.get("type") == TOKEN:
-                self.missing[each] = "is a token of a ServiceAccount, which no other cluster accepts"
-                continue
-            self.objects[each] = object_
-            for more in _named_by(each, object_):
-                if more not in optional:
-                    # Pods start without them, if their nodes have the images.
-                    optional[more] = True
-                    queue.append(more)
+                said.append(f"{each} and what comes after it are not brought: {bound} is the most for one job")
+                break
+            found, why = await self._read(each, optional=optional[each])
+            if found is not None:
+                why = await put(self._member, each, made(each, found, self.namespace, self._fleet.uid, self._owner))
+                more = [name for name in _named_by(each, found) if name not in optional]
+                # Pods start without them, if their nodes have the images.
+                optional |= dict.fromkeys(more, True)
+                queue += more
+            elif why and await has(self._member, each, self.namespace):
+                why = ""
+            if why:
+                said.append(f"{each} {why}")
+        return said
+
+    async def _read(self, dependency: Dependency, *, optional: bool) -> tuple[dict[str, Any] | None, str]:
+        """Return what the hub has; or, of what pods need, why it is not brought: the member may have it."""
+        try:
+            raw = await self._fleet.api.request("GET", dependency.path(self.namespace))
+        except (NotFound, Forbidden) as error:
+            if isinstance(error, Forbidden) and error.status == words.UNAUTHORIZED:
+                raise
+            return None, "" if optional and isinstance(error, NotFound) else self._why(dependency, error)
+        found: dict[str, Any] = orjson.loads(raw)
+        self._size += len(raw)
+        if dependency.kind == SECRET and found.get("type") == TOKEN:
+            return None, "is a token of a ServiceAccount, which no other cluster accepts"
+        return found, ""
 
     def _why(self, dependency: Dependency, error: NotFound | Forbidden) -> str:
         if isinstance(error, NotFound):
-            return f"is not there, nor in the hub: create it in the hub, or in {self._member}"
+            return f"is not there, nor in the hub: create it in the hub, or in {self._member.name}"
         role = SECRETS_ROLE if dependency.kind == SECRET else ROLE
-        return f"may not be read by this hub: {_OPENED_BY.format(role, self._member)}"
+        return f"may not be read by this hub: {_OPENED_BY.format(role, self._member.name)}"
 
 
 def _named_by(dependency: Dependency, found: Mapping[str, Any]) -> Iterator[Dependency]:
     if dependency.kind == SERVICE_ACCOUNT:
         yield from references({"imagePullSecrets": [*pull_secrets(found)]})
-
-
-async def _all(*puts: Any) -> list[str]:
-    """Return what each says, once all are done. Raises what the first says that fails."""
-    done = await asyncio.gather(*puts, return_exceptions=True)
-    for each in done:
-        if isinstance(each, BaseException):
-            raise each
-    return [each for each in done if isinstance(each, str)]

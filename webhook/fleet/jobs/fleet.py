@@ -1,8 +1,10 @@
 """What all jobs of one hub share: its members, and what is known of them."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -63,10 +65,16 @@ class Fleet:
     two sweeps could not settle, or of which pods or room are left there and no copy: they are offered to nobody before
     a sweep has found all of that mended and gone. They keep no other gang waiting."""
 
+    turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
+
     telling: Allowance = field(default_factory=Allowance)
     """Of what gangs are told that do not go on."""
     telling_of_waits: Allowance = field(default_factory=Allowance)
     """Of what gangs are told that wait: a tenant who has thousands wait keeps no other gang from hearing of a fault."""
+
+    def turn(self, member: str, namespace: str) -> asyncio.Lock:
+        """Return what is held while something of a namespace is brought into a member."""
+        return self.turns.setdefault((member, namespace), asyncio.Lock())
 
     def member(self, name: str) -> Member:
         """Return a member. Raises NoAnswer where it was taken away meanwhile."""
