@@ -63,7 +63,8 @@ def judge_gang_pod(review: PodReview, rules: PodRules, cost: PodPrice, now: floa
     reservation = rules.view.ledger.entries.get(pod.gang)
     if reservation is None or reservation.namespace != request.namespace:
         return _unknown_gang(review, rules)
-    refused = _placed_elsewhere(rules.view, reservation) or _wrong_creator(review, rules, reservation)
+    refused = _placed_elsewhere(rules.view, reservation) if rules.in_hub else None
+    refused = refused or _wrong_creator(review, rules, reservation)
     if refused is not None:
         return refused
     if reservation.stopping is not None:
