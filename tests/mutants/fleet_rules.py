@@ -44,6 +44,16 @@ FLEET_MUTANTS: Final = (
         f"{UNIT}/core/fleet/test_steps.py",
     ),
     Mutant(
+        "P1",
+        "what a job refers to comes before its permit",
+        "webhook/fleet/jobs/job.py",
+        "        lacks = await bring(self._fleet, self._kind, job, dispatch) if self._applying.policy.brings else ()\n"
+        "        written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)\n",
+        "        written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)\n"
+        "        lacks = await bring(self._fleet, self._kind, job, dispatch) if self._applying.policy.brings else ()\n",
+        f"{UNIT}/fleet/test_dependencies.py",
+    ),
+    Mutant(
         "P2",
         "a gang has given its room back when it has no permit after that was read",
         "webhook/fleet/members/member.py",
@@ -218,6 +228,14 @@ FLEET_MUTANTS: Final = (
         '    return f"has another {sight.taken_by} with this name" if sight.taken_by else ""\n',
         '    return ""\n',
         f"{UNIT}/core/fleet/test_steps.py",
+    ),
+    Mutant(
+        "P6",
+        "what a member has of its own is used as it is",
+        "webhook/fleet/members/bringing.py",
+        "            elif not is_from(hub, there):\n",
+        "            elif False:\n",
+        f"{UNIT}/fleet/test_dependencies.py",
     ),
     Mutant(
         "P7",
