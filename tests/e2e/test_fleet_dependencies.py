@@ -154,6 +154,7 @@ def test_a_stolen_token_makes_nothing_in_a_member_but_what_belongs_to_a_copy(wor
             {"kind": "Deployment", "apiVersion": "apps/v1"},
             {"controller": True},
             {"blockOwnerDeletion": True},
+            {"uid": f"{OWNER['uid']} batch/v1 Job two u2"},
         ):
             item = made(kind, "odd", metadata={"ownerReferences": [OWNER | odd]})
             assert "belongs to copies" in refused(member, item), odd

@@ -47,10 +47,8 @@ FLEET_MUTANTS: Final = (
         "P1",
         "what a job refers to comes before its permit",
         "webhook/fleet/jobs/job.py",
-        "        lacks = await bring(self._fleet, self._kind, job, dispatch) if self._applying.policy.brings else ()\n"
-        "        written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)\n",
-        "        written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)\n"
-        "        lacks = await bring(self._fleet, self._kind, job, dispatch) if self._applying.policy.brings else ()\n",
+        "        lacks = await bring(self._fleet, self._kind, job, dispatch, found) if",
+        "        lacks = () if",
         f"{UNIT}/fleet/test_dependencies.py",
     ),
     Mutant(

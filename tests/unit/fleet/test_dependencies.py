@@ -12,7 +12,8 @@ from tests.unit.fleet.failing import failover_policy
 from webhook.core.notation import names
 from webhook.errors import ApiError, Forbidden, NotFound
 from webhook.fleet.jobs import bringing
-from webhook.fleet.jobs.bringing import BROUGHT_MAX
+from webhook.fleet.jobs.bringing import AT_ONCE, BROUGHT_MAX
+from webhook.fleet.jobs.fleet import TURNS
 from webhook.fleet.members import bringing as putting
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.api import WritePoint
@@ -354,7 +355,7 @@ async def test_an_object_that_too_many_use_refuses_more(monkeypatch: pytest.Monk
         await world.until(lambda: world.over("Job", "two"), 200)
 
 
-async def test_one_object_of_a_namespace_is_brought_into_a_member_at_a_time() -> None:
+async def test_few_objects_of_a_namespace_are_under_way_to_a_member_together() -> None:
     """A tenant has thousands of jobs start, each with as much as may be: the hub holds none of the rest in memory."""
     async with fleet("a") as world:
         await give(world)
@@ -371,14 +372,16 @@ async def test_one_object_of_a_namespace_is_brought_into_a_member_at_a_time() ->
             return await asked(method, path, **more)
 
         world.own.request = slow  # type: ignore[method-assign]
+        for at in range(1, 8):
+            await make(world.hub, "ConfigMap", f"settings-{at}", data={})
         for number in range(4):
-            await world.hub.cluster.create(needy(f"job-{number}", runtime="600s", pods=1))
+            await world.hub.cluster.create(needy(f"job-{number}", runtime="600s", pods=1, maps=8))
 
         async def all_run() -> bool:
             return await world.members["a"].running() == 4
 
         await world.until(all_run, 30)
-        assert most == 1
+        assert AT_ONCE < most <= TURNS
         assert not world.running_hub.fleet.turns
 
 
@@ -386,10 +389,12 @@ async def test_a_job_whose_turn_does_not_come_is_looked_at_meanwhile() -> None:
     """It may have been deleted since it was granted, and its member keeps its room no longer than half a minute."""
     async with fleet("a") as world:
         await give(world)
-        async with world.running_hub.fleet.turn("a", NAMESPACE):
-            await world.hub.cluster.create(needy())
-            await asyncio.sleep(5)
-            await world.hub.delete("Job", "train")
-            await asyncio.sleep(bringing.BRINGING_SECONDS)
-            assert await world.hub.get("Job", "train") is None
-            assert await world.empty("Job")
+        turns = world.running_hub.fleet.turn("a", NAMESPACE)
+        for _ in range(TURNS):
+            await turns.acquire()
+        await world.hub.cluster.create(needy())
+        await asyncio.sleep(5)
+        await world.hub.delete("Job", "train")
+        await asyncio.sleep(bringing.BRINGING_SECONDS)
+        assert await world.hub.get("Job", "train") is None
+        assert await world.empty("Job")

@@ -5,16 +5,18 @@ crash. The hub reads with its own rights, in the job's own namespace alone.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, Final
 
 import orjson
 
 from webhook.core.fleet.dispatch import Dispatch
-from webhook.errors import Forbidden, NotFound
+from webhook.core.notation.shortened import shortened
+from webhook.errors import ApiError, Forbidden, NotFound
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.references import references
-from webhook.fleet.members import words
+from webhook.fleet.members import answers, words
 from webhook.fleet.members.bringing import has, put
 from webhook.fleet.members.dependency import (
     SECRET,
@@ -25,13 +27,21 @@ from webhook.fleet.members.dependency import (
     owner_of_all,
     pull_secrets,
 )
-from webhook.fleet.members.member import NoAnswer
+from webhook.fleet.members.member import Look, Member, Refused
+from webhook.fleet.members.told import REASON_CHARACTERS
 from webhook.jobs.kinds.kind import JobKind
+from webhook.untyped import paths
 
 BROUGHT_MAX: Final = 32
 """Objects that are brought for one job."""
 BYTES_MAX: Final = 4 << 20
-"""Of all of them as the hub's API server answers them; one is at most 1 MiB or so."""
+"""Of all of them as the hub's API server answers them."""
+OBJECT_BYTES_MAX: Final = 3 << 19
+"""Of one, likewise: an API server answers some characters with six bytes. What a member answers is read up to
+``answers.OBJECT_BYTES_MAX``, and has its owners as well.
+"""
+AT_ONCE: Final = 4
+"""Objects of one job that are under way together."""
 BRINGING_SECONDS: Final = 20.0
 """Less than a member keeps room without a permit."""
 _OPENED_BY: Final = "bind the ClusterRole {} to it in this namespace, in the hub and in {}"
@@ -39,84 +49,110 @@ ROLE: Final = "tutti-hub-dependencies"
 """What lets a hub read ConfigMaps and ServiceAccounts, and make them in a member."""
 SECRETS_ROLE: Final = "tutti-hub-secrets"
 """The same of Secrets: an administrator binds it in the namespaces where that may be."""
+_OF_THE_HUB: Final = (0, words.UNAUTHORIZED, 429, 503)
+"""Statuses by which the hub's own API server says nothing of the one object that it is asked for."""
 
 
-async def bring(fleet: Fleet, kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> tuple[str, ...]:
+async def bring(
+    fleet: Fleet, kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, look: Look | None
+) -> tuple[str, ...]:
     """Bring what a granted job refers to; return, in words, what its member does not have as the hub has it.
 
-    One job of a namespace and member at a time, and of that one object: a tenant with thousands of jobs takes no more
-    of the hub's memory, and keeps no other one waiting. Raises ApiError where the hub's own API server does not answer,
-    NoAnswer and Refused of the member.
+    ``look`` shows its copy. Raises ApiError where the hub's own API server does not answer, NoAnswer and Refused of the
+    member.
     """
     optional = references(job.get("spec"))
+    # A member could name anything in its copy: only what the hub's job refers to is brought.
+    copied = None if look is None else paths.find(look.object, ("spec",))
+    said = [
+        f"{each} is not brought: the job was changed in the hub since it was offered; suspend it and resume it"
+        for each in sorted(references(copied).keys() - optional.keys())[:1]
+    ]
     if not optional:
-        return ()
-    bringing = _Bringing(fleet, kind, job, dispatch)
+        return tuple(said)
+    owner = owner_of_all(job["apiVersion"], kind.kind, job["metadata"]["name"], dispatch.copy_uid)
+    bringing = _Bringing(fleet, fleet.member(dispatch.member), job["metadata"]["namespace"], owner)
     try:
-        async with asyncio.timeout(BRINGING_SECONDS), fleet.turn(dispatch.member, bringing.namespace):
-            return tuple(await bringing.all(optional))
+        async with asyncio.timeout(BRINGING_SECONDS):
+            return (*said, *await bringing.all(optional))
     except TimeoutError as error:
-        # What is there by then is there at the next look, which may find that the gang is no longer to start there.
-        raise NoAnswer(
-            f"{dispatch.member}: what the job refers to was not there in {BRINGING_SECONDS:.0f} s"
-        ) from error
+        raise Refused(f"what the job refers to was not there in {BRINGING_SECONDS:.0f} s") from error
 
 
 class _Bringing:
-    """What is brought for one job."""
+    """What is brought for one copy."""
 
-    def __init__(self, fleet: Fleet, kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch) -> None:
-        self._fleet, self._member, self.namespace = fleet, fleet.member(dispatch.member), job["metadata"]["namespace"]
-        self._owner = owner_of_all(job["apiVersion"], kind.kind, job["metadata"]["name"], dispatch.copy_uid)
+    def __init__(self, fleet: Fleet, member: Member, namespace: str, owner: Mapping[str, str]) -> None:
+        self._fleet, self._member, self._namespace, self._owner = fleet, member, namespace, owner
         self._size = 0
         """Of what was read so far, in bytes."""
+        self._said: list[str] = []
 
     async def all(self, wanted: Mapping[Dependency, bool]) -> list[str]:
-        """Bring what is ``wanted``, each with whether pods start without it, and what a ServiceAccount names. Return
-        what stays different. Raises ApiError, NoAnswer, Refused.
+        """Bring what is ``wanted``, each with whether pods start without it, and what a ServiceAccount names; return
+        what stays different.
         """
-        optional, said = dict(wanted), list[str]()
         # ServiceAccounts first: they name more.
+        optional, at = dict(wanted), 0
         queue = sorted(optional, key=lambda each: each.kind != SERVICE_ACCOUNT)
-        for number, each in enumerate(queue):
-            if number == BROUGHT_MAX or self._size > BYTES_MAX:
-                bound = f"{BROUGHT_MAX} objects" if number == BROUGHT_MAX else f"{BYTES_MAX >> 20} MiB"
-                said.append(f"{each} and what comes after it are not brought: {bound} is the most for one job")
-                break
-            found, why = await self._read(each, optional=optional[each])
+        while at < min(len(queue), BROUGHT_MAX) and self._size <= BYTES_MAX:
+            batch = queue[at : min(at + AT_ONCE, BROUGHT_MAX)]
+            more, at = await _together(self._one(each, optional=optional[each]) for each in batch), at + len(batch)
+            # Pods start without them, if their nodes have the images.
+            new = dict.fromkeys((each for each in more if each not in optional), True)
+            optional |= new
+            queue += new
+        if at < len(queue):
+            bound = f"{BYTES_MAX >> 20} MiB" if self._size > BYTES_MAX else f"{BROUGHT_MAX} objects"
+            self._said.append(f"{queue[at]} and what comes after it are not brought: {bound} is the most for one job")
+        return self._said
+
+    async def _one(self, dependency: Dependency, *, optional: bool) -> tuple[Dependency, ...]:
+        """Bring one; return what it names in turn."""
+        async with self._fleet.turn(self._member.name, self._namespace):
+            found, why = await self._read(dependency, optional=optional)
             if found is not None:
-                why = await put(self._member, each, made(each, found, self.namespace, self._fleet.uid, self._owner))
-                more = [name for name in _named_by(each, found) if name not in optional]
-                # Pods start without them, if their nodes have the images.
-                optional |= dict.fromkeys(more, True)
-                queue += more
-            elif why and await has(self._member, each, self.namespace):
+                wanted = made(dependency, found, self._namespace, self._fleet.uid, self._owner)
+                why = await put(self._member, dependency, wanted)
+            elif why and await has(self._member, dependency, self._namespace):
                 why = ""
-            if why:
-                said.append(f"{each} {why}")
-        return said
+        if why:
+            self._said.append(f"{dependency} {why}")
+        return () if found is None else _named_by(dependency, found)
 
     async def _read(self, dependency: Dependency, *, optional: bool) -> tuple[dict[str, Any] | None, str]:
         """Return what the hub has; or, of what pods need, why it is not brought: the member may have it."""
+        member = self._member.name
         try:
-            raw = await self._fleet.api.request("GET", dependency.path(self.namespace))
-        except (NotFound, Forbidden) as error:
-            if isinstance(error, Forbidden) and error.status == words.UNAUTHORIZED:
+            raw = await self._fleet.api.request("GET", dependency.path(self._namespace), query=answers.ONE)
+        except NotFound:
+            return None, "" if optional else f"is not there, nor in the hub: create it in the hub, or in {member}"
+        except ApiError as error:
+            if error.status in _OF_THE_HUB:
                 raise
-            return None, "" if optional and isinstance(error, NotFound) else self._why(dependency, error)
-        found: dict[str, Any] = orjson.loads(raw)
+            if not isinstance(error, Forbidden):
+                return None, f"cannot be read in the hub: {shortened(str(error), REASON_CHARACTERS)}"
+            role = SECRETS_ROLE if dependency.kind == SECRET else ROLE
+            return None, f"may not be read by this hub: {_OPENED_BY.format(role, member)}"
         self._size += len(raw)
+        if len(raw) > OBJECT_BYTES_MAX:
+            return None, f"is not brought: it has {len(raw)} bytes as JSON, and {OBJECT_BYTES_MAX} are the most"
+        found: dict[str, Any] = orjson.loads(raw)
         if dependency.kind == SECRET and found.get("type") == TOKEN:
             return None, "is a token of a ServiceAccount, which no other cluster accepts"
         return found, ""
 
-    def _why(self, dependency: Dependency, error: NotFound | Forbidden) -> str:
-        if isinstance(error, NotFound):
-            return f"is not there, nor in the hub: create it in the hub, or in {self._member.name}"
-        role = SECRETS_ROLE if dependency.kind == SECRET else ROLE
-        return f"may not be read by this hub: {_OPENED_BY.format(role, self._member.name)}"
+
+def _named_by(dependency: Dependency, found: Mapping[str, Any]) -> tuple[Dependency, ...]:
+    if dependency.kind != SERVICE_ACCOUNT:
+        return ()
+    return tuple(references({"imagePullSecrets": [*pull_secrets(found)]}))
 
 
-def _named_by(dependency: Dependency, found: Mapping[str, Any]) -> Iterator[Dependency]:
-    if dependency.kind == SERVICE_ACCOUNT:
-        yield from references({"imagePullSecrets": [*pull_secrets(found)]})
+async def _together(brought: Iterable[Any]) -> list[Dependency]:
+    """Return what all of these name, once all are done. Raises what the first raised that failed."""
+    done = await asyncio.gather(*brought, return_exceptions=True)
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+    return [*chain.from_iterable(each for each in done if isinstance(each, tuple))]

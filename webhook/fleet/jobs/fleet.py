@@ -22,6 +22,9 @@ from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)
 
+TURNS: Final = 8
+"""Objects of one namespace that are under way to one member."""
+
 _UNSWEPT: Final = "does not answer, and may have it from before this hub began"
 
 
@@ -65,16 +68,19 @@ class Fleet:
     two sweeps could not settle, or of which pods or room are left there and no copy: they are offered to nobody before
     a sweep has found all of that mended and gone. They keep no other gang waiting."""
 
-    turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    turns: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
 
     telling: Allowance = field(default_factory=Allowance)
     """Of what gangs are told that do not go on."""
     telling_of_waits: Allowance = field(default_factory=Allowance)
     """Of what gangs are told that wait: a tenant who has thousands wait keeps no other gang from hearing of a fault."""
 
-    def turn(self, member: str, namespace: str) -> asyncio.Lock:
-        """Return what is held while something of a namespace is brought into a member."""
-        return self.turns.setdefault((member, namespace), asyncio.Lock())
+    def turn(self, member: str, namespace: str) -> asyncio.Semaphore:
+        """Return what is held while something of a namespace is brought into a member.
+
+        A tenant with thousands of jobs takes no more of the hub's memory, and keeps nobody else waiting.
+        """
+        return self.turns.setdefault((member, namespace), asyncio.Semaphore(TURNS))
 
     def member(self, name: str) -> Member:
         """Return a member. Raises NoAnswer where it was taken away meanwhile."""

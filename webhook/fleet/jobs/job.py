@@ -322,10 +322,10 @@ class FleetJob:
                     promised = self._fleet.member(dispatch.member).stops_after_seconds
                     granted = dispatch.granted(copy.uid, copy.version, promised)
                     await self.own.write(job, granted)
-                    if await self._permit(job, granted):
+                    if await self._permit(job, granted, found):
                         return self._watches(granted)
                 case HubStep.PERMIT:
-                    if await self._permit(job, dispatch):
+                    if await self._permit(job, dispatch, found):
                         return self._watches(dispatch)
                 case HubStep.REPORT:
                     job = await self._showing.report(job, found)
@@ -463,12 +463,12 @@ class FleetJob:
         made = copy_made(self._kind, job, self._fleet.uid, dispatch, stops_nobody=spares)
         return self.last_read.wrote(await self._fleet.member(dispatch.member).create(self._kind, made))
 
-    async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch) -> bool:
+    async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch, found: Look | None) -> bool:
         """Permit a copy whose grant is stored; return whether it was still as granted. Raises ApiError, NoAnswer."""
         member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
-        lacks = await bring(self._fleet, self._kind, job, dispatch) if self._applying.policy.brings else ()
-        written = await member.permit(self._kind, self.namespace, self.name, uid, dispatch)
-        await self._telling.where(job, dispatch, lacks)
+        lacks = await bring(self._fleet, self._kind, job, dispatch, found) if self._applying.policy.brings else ()
+        if (written := await member.permit(self._kind, self.namespace, self.name, uid, dispatch)) is not None:
+            await self._telling.where(job, dispatch, lacks)
         return self.last_read.wrote(written)
 
     async def tell(self, error: Exception) -> None:

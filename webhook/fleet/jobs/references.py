@@ -11,6 +11,8 @@ from webhook.dialects.field import is_subdomain
 from webhook.fleet.members.dependency import CONFIG_MAP, OWN_EVERYWHERE, SECRET, SERVICE_ACCOUNT, Dependency
 from webhook.untyped.values import items, mapping
 
+REFERENCES_MAX: Final = 1000
+"""That are looked for in one job; many more than are brought."""
 _Found = tuple[object, bool]
 """What stands where a name is expected, and whether the pod starts without it."""
 
@@ -19,7 +21,7 @@ def references(spec: object) -> dict[Dependency, bool]:
     """Return what a job's spec refers to, as it stands there, each with whether its pods start without it."""
     found: dict[Dependency, bool] = {}
     left = [spec]
-    while left:
+    while left and len(found) < REFERENCES_MAX:
         node = left.pop()
         if isinstance(node, list):
             left.extend(reversed(node))
@@ -27,7 +29,7 @@ def references(spec: object) -> dict[Dependency, bool]:
             for key, value in node.items():
                 if key in _SHAPES:
                     _note(found, key, value)
-            left.extend(reversed(node.values()))
+            left.extend(value for key, value in reversed(node.items()) if key not in _TEXTS)
     return found
 
 
@@ -63,6 +65,14 @@ def _each(value: object) -> Iterator[_Found]:
         yield each if isinstance(each, str) else mapping(each).get("name"), False
 
 
+def _of_each(value: object) -> Iterator[_Found]:
+    """Each environment variable has a Secret and its key, as in a SparkApplication."""
+    for each in mapping(value).values():
+        yield mapping(each).get("name"), False
+
+
+_TEXTS: Final = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "sparkConf", "hadoopConf"})
+"""Maps of texts with keys of anybody's choice."""
 _SHAPES: Final[Mapping[str, tuple[str, Callable[[Any], Iterator[_Found]]]]] = {
     "configMap": (CONFIG_MAP, _by("name")),
     "configMapRef": (CONFIG_MAP, _by("name")),
@@ -76,6 +86,7 @@ _SHAPES: Final[Mapping[str, tuple[str, Callable[[Any], Iterator[_Found]]]]] = {
     "nodePublishSecretRef": (SECRET, _by("name")),
     "azureFile": (SECRET, _by("secretName")),
     "secrets": (SECRET, _each),
+    "envSecretKeyRefs": (SECRET, _of_each),
     "imagePullSecrets": (SECRET, _each),
     "serviceAccountName": (SERVICE_ACCOUNT, _itself),
     "serviceAccount": (SERVICE_ACCOUNT, _itself),

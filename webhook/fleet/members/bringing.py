@@ -10,7 +10,7 @@ from webhook.errors import ApiError
 from webhook.fleet.members import words
 from webhook.fleet.members.dependency import OWNERS_MAX, Dependency, change, is_from, owners_of
 from webhook.fleet.members.member import Member, NoAnswer, Refused
-from webhook.kube.api import JSON_PATCH
+from webhook.kube.api import JSON, JSON_PATCH, METADATA
 from webhook.untyped import paths
 from webhook.untyped.values import text
 
@@ -43,16 +43,17 @@ async def put(member: Member, dependency: Dependency, wanted: Mapping[str, Any])
 async def has(member: Member, dependency: Dependency, namespace: str) -> bool:
     """Return whether a member shows that it has an object, whoever made it. Raises NoAnswer."""
     try:
-        return await _read(member, dependency, namespace) is not None
+        return await _read(member, dependency, namespace, METADATA) is not None
     except Refused:
         return False
 
 
-async def _read(member: Member, dependency: Dependency, namespace: str) -> dict[str, Any] | None:
+async def _read(member: Member, dependency: Dependency, namespace: str, accept: str = JSON) -> dict[str, Any] | None:
     try:
-        return await member.get(dependency.path(namespace), of_itself=True)
+        return await member.get(dependency.path(namespace), accept, of_itself=True)
     except ApiError as error:
-        if words.is_of_the_write(error):
+        # Whatever it says is of this one object: its other answers go on.
+        if error.status not in (0, words.UNAUTHORIZED):
             raise Refused(str(error)) from error
         raise NoAnswer(f"{member.name}: {error}") from error
 

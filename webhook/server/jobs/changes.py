@@ -83,9 +83,11 @@ def judge_change(change: Change) -> Answer:
     if not (gated_before or held or change.reservation is not None):
         return newly_marked(request, rules.settings.account) or not_ours(rules, obj)
     refusal = _start_refused(change) if held else None
+    # Also of one that is being deleted: a member may have it.
+    refusal = refusal or _manager_change_refused(change)
     if refusal is not None or paths.find(obj, ("metadata", "deletionTimestamp")) is not None:
         return refusal or ALLOW
-    refusal = _ownership_refused(change) or _manager_change_refused(change)
+    refusal = _ownership_refused(change)
     refusal = refusal or _queue_change_refused(change, gated_before)
     if gated_before and marked and not gated_now:
         refusal = refusal or _leaving_refused(change)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from webhook.dialects.field import is_subdomain
 from webhook.fleet.jobs import references as module
-from webhook.fleet.jobs.references import references
+from webhook.fleet.jobs.references import REFERENCES_MAX, references
 from webhook.fleet.members.dependency import OWN_EVERYWHERE, PLURALS, Dependency
 
 POD: dict[str, Any] = {
@@ -108,6 +108,22 @@ def test_what_one_pod_needs_is_needed() -> None:
 @pytest.mark.parametrize("name", ["default", "../secrets/x", "a/b", "A", "", "x" * 254, "x?y=1", 3, None, {}, []])
 def test_what_each_namespace_has_and_what_is_no_name_is_no_reference(name: object) -> None:
     assert not references({"serviceAccountName": name})
+
+
+def test_texts_with_keys_of_anybodys_choice_are_no_references() -> None:
+    labels = {"serviceAccount": "builder", "configMap": "x"}
+    marks = {"labels": labels, "annotations": {"serviceAccountName": "deployer"}}
+    assert not references({"metadata": marks, "nodeSelector": labels, "sparkConf": {"serviceAccount": "x"}})
+
+
+def test_secrets_by_which_spark_sets_variables_are_found() -> None:
+    spec = {"driver": {"envSecretKeyRefs": {"PASSWORD": {"name": "database", "key": "password"}, "odd": 3}}}
+    assert named(spec) == {"Secret database": False}
+
+
+def test_no_more_are_looked_for_than_a_bound() -> None:
+    many = [{"configMapRef": {"name": f"a{at}"}} for at in range(REFERENCES_MAX)]
+    assert len(references([*many, {"serviceAccountName": "late"}])) == REFERENCES_MAX
 
 
 def test_however_deep_it_is_nested_it_is_read() -> None:

@@ -230,3 +230,14 @@ async def test_a_job_of_a_namespace_that_is_not_gated_may_claim_any_owner_and_ru
     larger = copy.deepcopy(plain)
     larger["spec"]["parallelism"] = 9
     assert (await update(ReviewHandler(view()), plain, larger)).allowed
+
+
+async def test_a_hubs_job_that_is_being_deleted_keeps_what_says_that_a_member_may_have_it() -> None:
+    plain, obj = example("sparkapplication")
+    kind = of_hub(KINDS)[plain.key]
+    placed = managed(kind, marked(kind, obj), FOREIGN, suspend=True)
+    going = editing.put(placed, ("metadata", "deletionTimestamp"), "2026-01-01T00:00:00Z")
+    bare = editing.drop(going, ("metadata", "annotations", names.MANAGED_BY))
+    handler = ReviewHandler(with_ledger(view()), kinds=of_hub(KINDS))
+    assert not (await update(handler, going, bare, resource=kind.plural)).allowed
+    assert (await update(handler, placed, going, resource=kind.plural)).allowed
