@@ -11,8 +11,8 @@ to select, and says what is wrong.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from operator import is_
 from typing import Any, Final
+from weakref import ref
 
 from webhook.core.model.policy import LabelSelector
 from webhook.core.notation.problem import Problem
@@ -100,7 +100,7 @@ class Selector:
         return 2 if self.labels.matches(held) else 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Propagation:
     """One policy."""
 
@@ -221,7 +221,8 @@ class Applying:
 
     def __init__(self) -> None:
         self.policy: Propagation = ANYWHERE
-        self._among: tuple[Propagation, ...] = ()
+        self._among: tuple[ref[Propagation], ...] = ()
+        """Those that were looked at: a job that rests keeps none that is gone."""
         self._narrow: tuple[int, ...] = ()
         """How narrowly each of them selects the job."""
         self._selected_by: tuple[object, ...] = ()
@@ -235,11 +236,14 @@ class Applying:
         if by != self._selected_by:
             self.policy, self._among, self._narrow, self._selected_by = ANYWHERE, (), (), by
         # A policy that has changed is another object.
-        if len(among) == len(self._among) and all(map(is_, among, self._among)):
+        if len(among) == len(self._among) and all(
+            known() is each for known, each in zip(self._among, among, strict=True)
+        ):
             return
-        known = {id(policy): narrow for policy, narrow in zip(self._among, self._narrow, strict=True)}
+        before = zip(self._among, self._narrow, strict=True)
+        known = {id(policy): narrow for each, narrow in before if (policy := each()) is not None}
         self._narrow = tuple(known[id(each)] if id(each) in known else each.narrowness(job) for each in among)
-        self._among, self.policy = among, _first(zip(among, self._narrow, strict=True))
+        self._among, self.policy = tuple(map(ref, among)), _first(zip(among, self._narrow, strict=True))
 
 
 def _first(among: Iterable[tuple[Propagation, int]]) -> Propagation:

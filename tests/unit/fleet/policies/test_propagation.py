@@ -1,5 +1,6 @@
 """Which propagation policy applies to a job, and what of it is honoured."""
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,13 @@ def test_the_policy_of_a_job_is_looked_for_once_until_policies_or_its_labels_cha
     assert looks(silver, policy("p1", selector=GOLD)) == "p1"
     silver["metadata"]["labels"]["tier"] = "silver"
     assert looks(silver) == "", "the last policy is gone, and the labels are others"
+
+
+def test_a_policy_that_is_gone_is_not_kept_by_jobs_that_rest() -> None:
+    among, applies = [read(policy("p", selector=IRON))], Applying()
+    applies.look(by_namespace(among), JOB)
+    gone = weakref.ref(among.pop())
+    assert gone() is None
 
 
 def test_a_job_without_a_policy_may_run_anywhere_and_fails_for_good() -> None:
