@@ -160,7 +160,7 @@ def watched(api: FakeApi) -> list[Informer[Any]]:
     """Return what a hub watches, at home and in a member."""
     rng = Random(1)
     return [
-        *watching.propagations(api, lambda found: None, rng=rng),
+        *watching.PropagationFeed(api, lambda found: None, rng=rng).informers,
         *watching.ledger(api, lambda came, went: None, name="m1", rng=rng),
         *(watching.own_jobs(api, kind, lambda *_: None, rng=rng) for kind in PLACED),
         *watching.copies(api, PLACED, "hub", lambda *_: None, name="m1", rng=rng),
@@ -183,9 +183,13 @@ def hub_reads(raw: bytes, number: int) -> None:
     informer = watched(api)[number]
     followed(informer, len(raw))
     # What is too deep is cut away before anybody looks how long it is.
-    too_long = "policies" in informer.name and len(shallow(raw)) > propagation.BYTES_MAX
-    assert informer.counts.unreadable == too_long
+    assert informer.counts.unreadable == ("policies" in informer.name and too_large(shallow(raw)))
     assert informer.counts.listener_failures == 0
+
+
+def too_large(raw: bytes) -> bool:
+    size = propagation.read(orjson.loads(raw)).size_bytes
+    return len(raw) > propagation.BYTES_MAX or size > propagation.SIZE_BYTES_MAX
 
 
 def followed(informer: Informer[Any], size_bytes: int) -> None:

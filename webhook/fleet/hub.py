@@ -30,7 +30,7 @@ from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.members.member import Member, NoAnswer, Refused
 from webhook.fleet.members.seen import Seen
-from webhook.fleet.policies.propagation import Propagation, by_namespace
+from webhook.fleet.policies.propagation import Propagation
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
@@ -78,7 +78,7 @@ class Hub:
         self.fleet.has_to_sweep(reached)
         self._rng = rng
         self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
-        self._propagations = watching.propagations(api, self._propagation_changed, rng=rng)
+        self._propagations = watching.PropagationFeed(api, self._propagation_changed, rng=rng)
         self.set_up = watching.SetUpFeed(api, partial(self._propagation_changed, None), rng=rng)
         self._propagations_changed, self._propagations_read = True, False
         """Until it was read what users want, nothing is offered, and nothing has failed."""
@@ -113,7 +113,7 @@ class Hub:
 
     async def run(self) -> None:
         """Place jobs until cancelled. Raises AnotherHub, in a group."""
-        watches: list[Informer[Any]] = [*self._own, *self._propagations, *self.set_up.informers.values()]
+        watches: list[Informer[Any]] = [*self._own, *self._propagations.informers, *self.set_up.informers.values()]
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -201,10 +201,11 @@ class Hub:
             self.fleet.epoch = int(self.fleet.clock.now())
             self._named.set()
         await self._notice_set_back()
-        if not (self.set_up.read and all(informer.synced.is_set() for informer in self._propagations)):
+        if not (self.set_up.read and self._propagations.read):
             return
         self._take_rules()
         self._propagations_read = True
+        self._propagations.read_left_out(asyncio.get_running_loop().time())
         now, offered = asyncio.get_running_loop().time(), self._offers
         self._offers = self.fleet.complete
         if due := now >= self._again_seconds or (self._offers and not offered):
@@ -225,8 +226,7 @@ class Hub:
         now = asyncio.get_running_loop().time
         if self._propagations_changed and (began := now()) >= self._rules_rest_until:
             self.fleet.set_up = self.set_up.set_up()
-            found = (each for informer in self._propagations for each in informer.records.values())
-            self.fleet.propagations = by_namespace(found)
+            self.fleet.propagations = self._propagations.policies()
             self._suspends = any(each.suspends for policies in self.fleet.propagations.values() for each in policies)
             self._propagations_changed = False
             self._rules_rest_until = now() + 9 * (now() - began)

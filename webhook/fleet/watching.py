@@ -6,8 +6,10 @@ seconds, and no rule of the protocol depends on it. Of what a member shows only 
 no more of them than an honest one has.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
+from math import inf
 from random import Random
 from typing import Final
 
@@ -30,6 +32,8 @@ from webhook.untyped import paths
 
 UNSERVED_SECONDS: Final = 15.0
 """Until a kind that a cluster does not serve is asked for again."""
+LEFT_OUT_SECONDS: Final = 60.0
+"""Until policies for which there was no room are asked for again, at least: somebody may write and delete them."""
 _NO_ENTRIES: Final = frozenset({ledger_text.META, ledger_text.CLAIMS, ledger_text.BOOKINGS, ledger_text.PAGES})
 """What a ledger holds besides its entries: that a gang's own booking has gone is no room for it."""
 PAGE_KEYS_MAX: Final = 512
@@ -62,29 +66,87 @@ def own_jobs(
     return informer
 
 
-def propagations(
-    api: Api, on_change: Callable[[Propagation | None], None], *, rng: Random
-) -> list[Informer[Propagation]]:
-    """Return watches of the hub's propagation policies, of whichever of their kinds it has."""
+class PropagationFeed:
+    """Watches of the hub's propagation policies, of whichever of their kinds it has.
 
-    def decode(raw: bytes) -> Propagation:
-        if len(raw) > propagation.BYTES_MAX:
-            raise ValueError(f"has {len(raw)} bytes; a policy of more than {propagation.BYTES_MAX} is not read")
-        return propagation.read(orjson.loads(raw))
+    Who writes thousands of them in a namespace has no more of them kept than is allowed for one: the first, by name
+    where they were there before the hub. The others are read once one of those has gone.
+    """
 
-    return [
-        Informer(
+    def __init__(self, api: Api, on_change: Callable[[Propagation | None], None], *, rng: Random) -> None:
+        self._on_change = on_change
+        self._kept, self._bytes = Counter[str](), Counter[str]()
+        """By namespace how many are kept, and how large they are together."""
+        self._left_out: set[str] = set()
+        """Namespaces of which some are not kept."""
+        self._has_room = False
+        """One has gone in such a namespace."""
+        self._rests_until = -inf
+        self.informers = [
+            self._watch(api, version, plural, rng) for version in propagation.VERSIONS for plural in propagation.PLURALS
+        ]
+
+    @property
+    def read(self) -> bool:
+        """Whether all were read, or are not there."""
+        return all(informer.synced.is_set() for informer in self.informers)
+
+    def policies(self) -> dict[str, list[Propagation]]:
+        """Return them by namespace as they are now."""
+        return propagation.by_namespace(each for informer in self.informers for each in informer.records.values())
+
+    def read_left_out(self, now: float) -> None:
+        """Read again those for which there was no room, if there is some at this loop time; once a minute at most."""
+        if self._has_room and now >= self._rests_until:
+            self._has_room, self._rests_until = False, now + LEFT_OUT_SECONDS
+            self._left_out.clear()
+            for informer in self.informers:
+                if informer.served:
+                    informer.relist()
+
+    def _watch(self, api: Api, version: str, plural: str, rng: Random) -> Informer[Propagation]:
+        def decode(raw: bytes) -> Propagation:
+            if len(raw) > propagation.BYTES_MAX:
+                raise ValueError(f"has {len(raw)} bytes; a policy of more than {propagation.BYTES_MAX} is not read")
+            found = propagation.read(orjson.loads(raw))
+            self._check_room(found, informer.get(found.namespace, found.name))
+            return found
+
+        informer = Informer(
             api,
             f"/apis/{version}/{plural}",
             decode,
             rng=rng,
             name=f"hub {plural} of {version}",
-            on_change=lambda old, new: on_change(new),
+            on_change=self._changed,
             missing_retry_seconds=UNSERVED_SECONDS,
         )
-        for version in propagation.VERSIONS
-        for plural in propagation.PLURALS
-    ]
+        return informer
+
+    def _check_room(self, found: Propagation, before: Propagation | None) -> None:
+        """Raise ValueError where a policy is too large, or its namespace has too many."""
+        size, most = found.size_bytes, propagation.SIZE_BYTES_MAX
+        if size > most:
+            raise ValueError(
+                f"its texts take {size} bytes of memory, {most} is the most: name fewer clusters and labels"
+            )
+        kept, total = self._kept[found.namespace] + 1, self._bytes[found.namespace] + size
+        if before is not None:
+            kept, total = kept - 1, total - before.size_bytes
+        if kept > propagation.POLICIES_MAX or total > propagation.NAMESPACE_BYTES_MAX:
+            self._left_out.add(found.namespace)
+            where = f"namespace {found.namespace}" if found.namespace else "the cluster"
+            bounds = f"{propagation.POLICIES_MAX} of {propagation.NAMESPACE_BYTES_MAX} bytes of memory together"
+            raise ValueError(f"{where} has too many others: {bounds} is the most")
+
+    def _changed(self, old: Propagation | None, new: Propagation | None) -> None:
+        for each, sign in ((old, -1), (new, 1)):
+            if each is not None:
+                self._kept[each.namespace] += sign
+                self._bytes[each.namespace] += sign * each.size_bytes
+        if old is not None and old.namespace in self._left_out:
+            self._has_room |= new is None or new.size_bytes < old.size_bytes
+        self._on_change(new)
 
 
 class SetUpFeed:

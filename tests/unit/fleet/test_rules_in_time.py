@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, fleet, plain_job
 from tests.unit.fleet.failing import failover_policy
-from webhook.fleet import hub
-from webhook.fleet.policies.propagation import VERSIONS, Propagation, by_namespace
+from webhook.fleet.policies import propagation
+from webhook.fleet.policies.propagation import VERSIONS, Propagation
 from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
@@ -56,10 +56,10 @@ async def test_rules_that_take_a_second_to_read_are_read_again_after_nine(monkey
             nonlocal now
             read.append(now)
             now += 1.0
-            return by_namespace(policies)
+            return dict[str, list[Propagation]]()
 
         with monkeypatch.context() as patched:
-            patched.setattr(hub, "by_namespace", takes_a_second)
+            patched.setattr(propagation, "by_namespace", takes_a_second)
             patched.setattr(loop, "time", lambda: now)
             began = now
             while now < began + 25.0:

@@ -14,6 +14,8 @@ from itertools import islice
 from typing import Any, Final
 from weakref import ref
 
+import orjson
+
 from webhook.core.model.policy import LabelSelector
 from webhook.core.notation.problem import Problem
 from webhook.dialects.field import Field
@@ -30,9 +32,17 @@ TOLERATION_SECONDS: Final = 300
 """Karmada's, where a policy asks for another try and does not say after how long."""
 BYTES_MAX: Final = 64 * 1024
 """Of a policy: a longer one selects nothing."""
+SIZE_BYTES_MAX: Final = 32 * 1024
+"""Of a policy's ``size_bytes``, likewise: names of three letters take twenty times as much memory as they are long."""
+NAMESPACE_BYTES_MAX: Final = 512 * 1024
+"""Of all policies of a namespace, or of the cluster, together."""
+TEXT_BYTES: Final = 64
+"""What each text and each object takes besides its characters."""
+TOLD_MAX: Final = 20
+"""Problems of a policy that are kept."""
 SELECTORS_MAX: Final = 32
 POLICIES_MAX: Final = 100
-"""Of a namespace, or of the cluster, that are looked at, by their names."""
+"""Of a namespace, or of the cluster."""
 PLACES_MAX: Final = 1000
 """Members of which a policy remembers where they are among its groups; some of them may be members no longer."""
 _NOT_GANG: Final = ("Duplicated",)
@@ -122,6 +132,8 @@ class Propagation:
     problems: tuple[Problem, ...] = ()
     uid: str = ""
     resource_version: int = 0
+    size_bytes: int = 0
+    """About what it takes in memory."""
     _places: dict[str, Place] = field(init=False, default_factory=dict, compare=False, repr=False)
     """By member, for each look at a job asks about all of them. One whose labels are others now is placed again."""
 
@@ -190,9 +202,10 @@ def read(policy: Mapping[str, Any]) -> Propagation:
         not suspension["dispatching"].boolean(False),
         float(waits) if application.present else None,
         spec["propagateDeps"].boolean(False),
-        tuple(problems),
+        tuple(sorted(problems, key=lambda each: each.warning)[:TOLD_MAX]),
         text(metadata.get("uid")),
         version_number(text(metadata.get("resourceVersion"))),
+        _size_bytes(spec.value),
     )
 
 
@@ -251,6 +264,11 @@ def _first(among: Iterable[tuple[Propagation, int]]) -> Propagation:
         ((not policy.namespace, -policy.priority, -narrow, policy.name), policy) for policy, narrow in among if narrow
     ]
     return min(found, key=lambda each: each[0])[1] if found else ANYWHERE
+
+
+def _size_bytes(spec: object) -> int:
+    written = orjson.dumps(spec)
+    return len(written) + TEXT_BYTES * (written.count(b'"') // 2 + written.count(b"{"))
 
 
 def _selector(at: Field, namespace: str) -> Selector:

@@ -1,9 +1,13 @@
 """Which propagation policy applies to a job, and what of it is honoured."""
 
+import gc
+import tracemalloc
 import weakref
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 import yaml
 from hypothesis import given
@@ -296,3 +300,30 @@ def test_what_leaves_a_member_out_is_named_by_its_kind(namespace: str, named: st
     written = policy("one", namespace)
     written["spec"]["placement"] = {"clusterAffinity": {"clusterNames": ["left"]}}
     assert read(written).why_not("right") == f"is left out by {named}"
+
+
+LETTERS = ["".join(letters) for letters in product("abcdefghijklm", repeat=3)]
+SHORT = [
+    {"placement": {"clusterAffinity": {"clusterNames": LETTERS[:400], "exclude": LETTERS}}},
+    {"placement": {"clusterAffinities": [{"clusterNames": LETTERS[:90], "affinityName": "a"}] * 16}},
+    {"suspension": {"dispatchingOnClusters": {"clusterNames": LETTERS}}},
+    {"resourceSelectors": [{"labelSelector": {"matchLabels": dict.fromkeys(LETTERS, "a")}}]},
+    {"resourceSelectors": [{"labelSelector": {"matchExpressions": [{}] * 9000}}]},
+    {"resourceSelectors": [{}] * 32},
+    {"placement": {"clusterAffinity": {"clusterNames": [1] * 9000}}},
+    {letters: {"some": "thing"} for letters in LETTERS},
+]
+
+
+@pytest.mark.parametrize("spec", SHORT)
+def test_a_policy_takes_no_more_memory_than_it_says(spec: dict[str, Any]) -> None:
+    written = orjson.dumps({"metadata": {"name": "p", "namespace": "team-a"}, "spec": spec})
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        found = [read(orjson.loads(written)) for _ in range(10)]
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / len(found) < 10_000 + 2 * found[0].size_bytes
