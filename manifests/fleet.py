@@ -18,8 +18,7 @@ from manifests.cel import Family
 from manifests.rules import BY_DRAINER
 from webhook.core.notation import names
 from webhook.fleet import lost
-from webhook.fleet.jobs import bringing
-from webhook.fleet.members import dependency
+from webhook.fleet.jobs.dependencies import bringing, dependency
 from webhook.fleet.policies import multikueue, propagation
 from webhook.jobs.kinds.kind import JobKind
 

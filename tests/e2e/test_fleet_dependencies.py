@@ -14,7 +14,7 @@ from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
 from webhook.core.notation import names
 from webhook.fleet.credentials.account import ACCOUNT
-from webhook.fleet.members.dependency import OWNERS_MAX, TOKEN
+from webhook.fleet.jobs.dependencies.dependency import OWNERS_MAX, TOKEN
 
 pytestmark = pytest.mark.own_cluster
 AS_HUB: Final = f"--as=system:serviceaccount:{SYSTEM}:{ACCOUNT}"

@@ -49,7 +49,7 @@ FLEET_MUTANTS: Final = (
         "webhook/fleet/jobs/job.py",
         "        lacks = await bring(self._fleet, self._kind, job, dispatch, found) if",
         "        lacks = () if",
-        f"{UNIT}/fleet/test_dependencies.py",
+        f"{UNIT}/fleet/jobs/dependencies/test_dependencies.py",
     ),
     Mutant(
         "P2",
@@ -230,10 +230,10 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P6",
         "what a member has of its own is used as it is",
-        "webhook/fleet/members/bringing.py",
+        "webhook/fleet/jobs/dependencies/holding.py",
         "            elif not is_from(hub, there):\n",
         "            elif False:\n",
-        f"{UNIT}/fleet/test_dependencies.py",
+        f"{UNIT}/fleet/jobs/dependencies/test_dependencies.py",
     ),
     Mutant(
         "P7",

@@ -37,7 +37,7 @@ from webhook.fleet.jobs.asking.failed import Failed
 from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
 from webhook.fleet.jobs.asking.refusal import Refusal
-from webhook.fleet.jobs.bringing import bring
+from webhook.fleet.jobs.dependencies.bringing import bring
 from webhook.fleet.jobs.events import QUEUE_MISSING, queue_missing
 from webhook.fleet.jobs.fleet import Fleet, told_of
 from webhook.fleet.jobs.granted import Granted

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, pytorch_job
-from tests.unit.fleet.test_dependencies import change, give, make, needy, refuse, told
+from tests.unit.fleet.jobs.dependencies.test_dependencies import change, give, make, needy, refuse, told
 from webhook.core.notation import names
 from webhook.errors import Unavailable
 

@@ -14,11 +14,7 @@ import orjson
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.notation.shortened import shortened
 from webhook.errors import ApiError, Forbidden, NotFound
-from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.references import references
-from webhook.fleet.members import answers, words
-from webhook.fleet.members.bringing import has, put
-from webhook.fleet.members.dependency import (
+from webhook.fleet.jobs.dependencies.dependency import (
     SECRET,
     SERVICE_ACCOUNT,
     TOKEN,
@@ -27,6 +23,10 @@ from webhook.fleet.members.dependency import (
     owner_of_all,
     pull_secrets,
 )
+from webhook.fleet.jobs.dependencies.holding import has, put
+from webhook.fleet.jobs.dependencies.references import references
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.members import answers, words
 from webhook.fleet.members.member import Look, Member, Refused
 from webhook.fleet.members.told import REASON_CHARACTERS
 from webhook.jobs.kinds.kind import JobKind

@@ -7,8 +7,8 @@ import orjson
 
 from webhook.core.notation import names
 from webhook.errors import ApiError
+from webhook.fleet.jobs.dependencies.dependency import OWNERS_MAX, Dependency, change, is_from, owners_of
 from webhook.fleet.members import words
-from webhook.fleet.members.dependency import OWNERS_MAX, Dependency, change, is_from, owners_of
 from webhook.fleet.members.member import Member, NoAnswer, Refused
 from webhook.kube.api import JSON, JSON_PATCH, METADATA
 from webhook.untyped import paths

@@ -11,10 +11,9 @@ from tests.unit.fleet.clusters import NAMESPACE, Fleet, Side, fleet, plain_job
 from tests.unit.fleet.failing import failover_policy
 from webhook.core.notation import names
 from webhook.errors import ApiError, Forbidden, NotFound
-from webhook.fleet.jobs import bringing
-from webhook.fleet.jobs.bringing import AT_ONCE, BROUGHT_MAX
+from webhook.fleet.jobs.dependencies import bringing, holding
+from webhook.fleet.jobs.dependencies.bringing import AT_ONCE, BROUGHT_MAX
 from webhook.fleet.jobs.fleet import TURNS
-from webhook.fleet.members import bringing as putting
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.api import WritePoint
 
@@ -342,7 +341,7 @@ async def test_what_cannot_be_brought_for_its_number_or_length_is_told(monkeypat
 
 
 async def test_an_object_that_too_many_use_refuses_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(putting, "OWNERS_MAX", 1)
+    monkeypatch.setattr(holding, "OWNERS_MAX", 1)
     async with fleet("a") as world:
         await give(world)
         await world.hub.cluster.create(needy("one", "60s"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from webhook.dialects.field import is_subdomain
-from webhook.fleet.members.dependency import CONFIG_MAP, OWN_EVERYWHERE, SECRET, SERVICE_ACCOUNT, Dependency
+from webhook.fleet.jobs.dependencies.dependency import CONFIG_MAP, OWN_EVERYWHERE, SECRET, SERVICE_ACCOUNT, Dependency
 from webhook.untyped.values import items, mapping
 
 REFERENCES_MAX: Final = 1000

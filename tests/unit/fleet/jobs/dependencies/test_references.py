@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.dialects.field import is_subdomain
-from webhook.fleet.jobs import references as module
-from webhook.fleet.jobs.references import REFERENCES_MAX, references
-from webhook.fleet.members.dependency import OWN_EVERYWHERE, PLURALS, Dependency
+from webhook.fleet.jobs.dependencies import references as module
+from webhook.fleet.jobs.dependencies.dependency import OWN_EVERYWHERE, PLURALS, Dependency
+from webhook.fleet.jobs.dependencies.references import REFERENCES_MAX, references
 
 POD: dict[str, Any] = {
     "serviceAccountName": "account",
