@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import structlog
@@ -12,12 +12,14 @@ from webhook.clock import Clock
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import Wish, why_not
+from webhook.core.notation.names import QUEUE_LABELS
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.members.copies import JobName
 from webhook.fleet.members.member import Look, Member, NoAnswer
 from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
 from webhook.fleet.policies.propagation import Propagation
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading.gating import is_noted, queue_label
 from webhook.kube.api import Api
 
 log = structlog.get_logger(__name__)
@@ -111,6 +113,16 @@ class Fleet:
         left_out |= dict.fromkeys(self.silent, "has not heard from this hub for a while")
         left_out |= self.set_up.left_out(namespace, queue, self.members)
         return left_out | dict.fromkeys(self.lost.keys() & self.members.keys(), "was declared lost")
+
+    def why_uncounted(self, job: Mapping[str, Any]) -> str:
+        """Return why a job is offered to nobody though it was not held back at home, in words that follow "the hub".
+
+        In a member it might wait in a default queue, and run past the hub's quota.
+        """
+        unnamed = queue_label(job) is None and not is_noted(job)
+        if not (unnamed and self.set_up.has_queues(job["metadata"]["namespace"])):
+            return ""
+        return f"has queues for this namespace, and the job names none: suspend it, then label it {QUEUE_LABELS[0]}"
 
     def ranks(self, propagation: Propagation) -> dict[str, int]:
         """Return in which of a policy's groups each member is; nothing where it has no more than one."""

@@ -22,7 +22,6 @@ from webhook.core.fleet.steps import (
     rests,
     why_not,
 )
-from webhook.core.notation.names import QUEUE_LABELS
 from webhook.errors import Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.asking.choice import (
@@ -56,7 +55,7 @@ from webhook.fleet.members.told import Waits
 from webhook.fleet.policies.propagation import Applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
-from webhook.jobs.reading.gating import is_noted, queue_label
+from webhook.jobs.reading.gating import queue_label
 from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
@@ -97,8 +96,8 @@ class FleetJob:
         self._never = False
         """By what was heard so far it can start in no member, whatever ends."""
         self._applying = Applying()
-        self._uncounted = False
-        """It names no queue where the hub has some for its namespace, and no queue of the hub has given it a slot."""
+        self._uncounted = ""
+        """Why it is offered to nobody: it names no queue, and no queue of the hub has given it a slot."""
         self._queue = ""
         """Its LocalQueue, whose check may name the members that will do."""
         self._proving, self._patience, self._refusal, self._leaving = Proving(), Patience(), Refusal(), Leaving()
@@ -135,8 +134,7 @@ class FleetJob:
         self.look_at_seconds = min(self.look_at_seconds, await self._telling.held_up(job, dispatch, sight))
         self._applying.look(self._fleet.propagations, job)
         self._queue = queue_label(job, self._kind) or ""
-        unnamed = queue_label(job) is None and not is_noted(job)
-        self._uncounted = unnamed and self._fleet.set_up.has_queues(self.namespace)
+        self._uncounted = self._fleet.why_uncounted(job)
         target = await self._target(wish, dispatch, found, ahead)
         after = await self._after_failure(wish, dispatch, found)
         moves, complete = target is not None, self._fleet.members_known and not self._left_in()
@@ -198,12 +196,12 @@ class FleetJob:
             self.look_at_seconds = min(self.look_at_seconds, self._patience.look_at_seconds)
             return None
         if self._uncounted:
-            # In a member it might wait in a default queue, and run past the hub's quota.
-            why = f"has queues for this namespace, and the job names none: suspend it, then label it {QUEUE_LABELS[0]}"
-            self._refusals["the hub"] = why
+            self._refusals["the hub"] = self._uncounted
             return None
         candidates = self._candidates(dispatch)
         self._never = bool(candidates) and candidates <= self.choice.never and not self._fleet.silent
+        paused = self.choice.pauses.at(asyncio.get_running_loop().time())
+        self._refusals, candidates = {**paused, **self._refusals}, candidates - paused.keys()
         if left_in := told_of(self._left_in(), dispatch.member):
             self._refusals |= left_in
             return None
@@ -384,6 +382,8 @@ class FleetJob:
         did = await self._granted.why_recalled(dispatch, copy)
         # What was done to this copy there may be done to the next one.
         self.choice.failed_by(dispatch.member, did)
+        if self._refusal.of_permit(dispatch, copy):
+            self.choice.pauses.begin(dispatch.member, did, asyncio.get_running_loop().time(), self._fleet.clock.now())
         return f"{dispatch.member} {did}"
 
     def _hears(self, refused: str) -> None:

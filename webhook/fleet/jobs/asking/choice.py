@@ -17,6 +17,7 @@ does not answer, or that was found unfit when its turn came. Pure; what it remem
 from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from webhook.fleet.jobs.asking.pauses import Pauses
 from webhook.fleet.members.told import Waits
 
 OFFER_SECONDS: Final = 15.0
@@ -64,6 +65,7 @@ class Choice:
         """By member, after how many groups of others it is asked, where the gang's policy has several."""
         self._free: str = ""
         """The member in which something has ended since it was last asked."""
+        self.pauses = Pauses()
         self.stops_others = False
         """All have said no to it as things are: the next offer is for room at the cost of others too."""
 

@@ -49,8 +49,10 @@ ROLE: Final = "tutti-hub-dependencies"
 """What lets a hub read ConfigMaps and ServiceAccounts, and make them in a member."""
 SECRETS_ROLE: Final = "tutti-hub-secrets"
 """The same of Secrets: an administrator binds it in the namespaces where that may be."""
-_OF_THE_HUB: Final = (0, words.UNAUTHORIZED, 429, 503)
+_OF_THE_HUB: Final = (0, words.UNAUTHORIZED)
 """Statuses by which the hub's own API server says nothing of the one object that it is asked for."""
+_BUSY: Final = (429, 503)
+"""Statuses by which it may."""
 
 
 async def bring(
@@ -130,8 +132,12 @@ class _Bringing:
         except ApiError as error:
             if error.status in _OF_THE_HUB:
                 raise
+            cannot = f"cannot be read in the hub: {shortened(str(error), REASON_CHARACTERS)}"
+            if error.status in _BUSY:
+                # Tried again soon, and told: it may say so of this one object for good.
+                raise Refused(f"{dependency} {cannot}") from error
             if not isinstance(error, Forbidden):
-                return None, f"cannot be read in the hub: {shortened(str(error), REASON_CHARACTERS)}"
+                return None, cannot
             role = SECRETS_ROLE if dependency.kind == SECRET else ROLE
             return None, f"may not be read by this hub: {_OPENED_BY.format(role, member)}"
         self._size += len(raw)

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import re
 from typing import Any
 
 import orjson
@@ -286,6 +287,37 @@ async def test_a_member_that_refuses_one_is_asked_again_and_has_it_once_it_takes
         assert await world.places("Job", "train") == []
         assert world.running_hub.fleet.members["a"].health.failure == "", "it answers"
         world.links["a"].request = request  # type: ignore[method-assign]
+        await world.until(runs_in(world, "a"), 10)
+
+
+async def test_a_member_that_refuses_one_for_good_is_asked_ever_more_rarely_and_said_when() -> None:
+    """It keeps the room for half a minute each time, which others could use."""
+    async with fleet("a") as world:
+        await give(world)
+        refuse(world, world.members["a"], Forbidden(403, "Forbidden", "exceeded quota"), {"POST"}, {"configmaps"})
+        await world.hub.cluster.create(needy(runtime="10s"))
+        held, said = 0, set[str]()
+        for _ in range(60):
+            await asyncio.sleep(30)
+            held += await world.members["a"].reserved()
+            stored = await world.hub.get("Job", "train") or {}
+            said |= set(re.findall(r"exceeded quota\), and is asked again at [-0-9T:]+Z", str(stored["metadata"])))
+        assert held <= 8
+        assert 4 <= len(said) <= 7
+        assert await world.places("Job", "train") == []
+
+
+async def test_a_job_that_is_suspended_and_resumed_is_asked_for_at_once_where_it_was_refused() -> None:
+    async with fleet("a") as world:
+        await give(world)
+        request = world.links["a"].request
+        refuse(world, world.members["a"], Forbidden(403, "Forbidden", "exceeded quota"), {"POST"}, {"configmaps"})
+        await world.hub.cluster.create(needy(runtime="10s"))
+        await asyncio.sleep(600)
+        world.links["a"].request = request  # type: ignore[method-assign]
+        for suspended in (True, False):
+            await world.hub.patch("Job", "train", {"spec": {"suspend": suspended}})
+            await asyncio.sleep(5)
         await world.until(runs_in(world, "a"), 10)
 
 

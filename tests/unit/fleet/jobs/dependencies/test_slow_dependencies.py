@@ -100,6 +100,20 @@ async def test_one_object_that_the_hubs_api_server_cannot_read_is_told_and_keeps
         assert "Secret registry cannot be read in the hub: 500 InternalError: unable to transform key" in said
 
 
+@pytest.mark.parametrize("status", [429, 503])
+async def test_one_object_for_which_the_hubs_api_server_is_always_busy_is_told(status: int) -> None:
+    async with fleet("a") as world:
+        await give(world)
+        busy, asked = Unavailable(status, "TooManyRequests", "storage is (re)initializing"), world.own.request
+        refuse(world, world.hub, busy, {"GET"}, {"configmaps"})
+        await world.hub.cluster.create(needy(runtime="5s"))
+        await asyncio.sleep(15)
+        stored = await world.hub.get("Job", "train") or {}
+        assert "ConfigMap settings cannot be read in the hub" in stored["metadata"]["annotations"][names.DISPATCH]
+        world.own.request = asked  # type: ignore[method-assign]
+        await world.until(lambda: world.over("Job", "train"), 30)
+
+
 async def test_what_only_the_copy_refers_to_is_told() -> None:
     """It was changed in the hub while its member had it, which changes nothing there."""
     async with fleet("a") as world:

@@ -1,0 +1,39 @@
+"""For how long a member is not asked that had room for a gang and refused what it needs to start. Pure.
+
+A quota, a webhook or a policy of the member may refuse the same each time, and each time it keeps the room for half a
+minute. What is remembered may be lost at any time.
+"""
+
+from typing import Final, NamedTuple
+
+from webhook.core.notation.moments import time_text
+
+FIRST_SECONDS: Final = 30.0
+MOST_SECONDS: Final = 600.0
+
+
+class _Pause(NamedTuple):
+    seconds: float
+    until: float
+    """Loop time."""
+    why: str
+
+
+class Pauses:
+    """The members of one gang that pause, each twice as long as the last time."""
+
+    def __init__(self) -> None:
+        self._pauses: dict[str, _Pause] = {}
+
+    def begin(self, member: str, why: str, now: float, unix_now: float) -> None:
+        """Note at this loop time, and Unix time, that a member has refused the gang, in words that follow its name."""
+        last = self._pauses.get(member)
+        # Where that was long ago, the first pause is the short one again.
+        again = last is not None and now < last.until + MOST_SECONDS
+        seconds = min(MOST_SECONDS, 2 * last.seconds) if again and last is not None else FIRST_SECONDS
+        told = f"{why}, and is asked again at {time_text(int(unix_now + seconds))}"
+        self._pauses[member] = _Pause(seconds, now + seconds, told)
+
+    def at(self, now: float) -> dict[str, str]:
+        """Return the members that are not asked at this loop time, each with why."""
+        return {member: pause.why for member, pause in self._pauses.items() if now < pause.until}
