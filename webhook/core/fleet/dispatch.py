@@ -125,6 +125,8 @@ class Dispatch:
     """Why it is not in this member or that, one reason each, with its name."""
     never: bool = False
     """By the last word of each member that it may run in, it can start in none, whatever ends."""
+    grace_seconds: int = 0
+    """The longest that a pod of the granted copy may take to end; 0: the record is of a hub that did not write it."""
     suspended_by: str = ""
     """Of a gang that is nowhere: the user's policy by which it is offered to nobody, so that it needs no slot."""
 
@@ -174,8 +176,12 @@ class Dispatch:
         """Return it taken back before anything could start."""
         return Dispatch(self._after(Event.WITHDRAW), self.offer, why=why, failed=self.failed)
 
-    def granted(self, copy_uid: str, copy_version: str, stops_after_seconds: int = 0) -> "Dispatch":
-        """Return it granted to the copy that was read, of that version, in a member that promised to stop it so."""
+    def granted(
+        self, copy_uid: str, copy_version: str, stops_after_seconds: int = 0, grace_seconds: int = 0
+    ) -> "Dispatch":
+        """Return it granted to the copy that was read, of that version and grace, in a member that promised to stop it
+        so.
+        """
         assert copy_uid, "a grant names its copy"
         assert self.copy_uid in ("", copy_uid), f"granted to {self.copy_uid}, not to {copy_uid}"
         phase = self._after(Event.GRANT)
@@ -185,12 +191,20 @@ class Dispatch:
             copy_uid=copy_uid,
             copy_version=copy_version,
             stops_after_seconds=stops_after_seconds,
+            grace_seconds=grace_seconds,
             waits="",
             never=False,
         )
 
     def adopted(
-        self, offer: Offer, member: str, cluster: str, copy_uid: str, stops_after_seconds: int = 0
+        self,
+        offer: Offer,
+        member: str,
+        cluster: str,
+        copy_uid: str,
+        stops_after_seconds: int = 0,
+        *,
+        grace_seconds: int = 0,
     ) -> "Dispatch":
         """Return it granted to a copy that has its permit already."""
         return Dispatch(
@@ -201,6 +215,7 @@ class Dispatch:
             copy_uid,
             failed=self.failed,
             stops_after_seconds=stops_after_seconds,
+            grace_seconds=grace_seconds,
         )
 
     def known_as(self, member: str) -> "Dispatch":

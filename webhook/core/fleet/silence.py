@@ -14,6 +14,8 @@ SLACK_SECONDS: Final = 60.0
 GRACE_SECONDS: Final = 30
 """Of a pod that does not say."""
 DIGITS_MAX: Final = 40
+RUNTIME: Final = "runtimeRef"
+"""Names another object, which says what pods a TrainJob has; what the job itself says of them is laid over it."""
 
 
 class Heard(NamedTuple):
@@ -51,20 +53,24 @@ def surely_stopped_seconds(stops_after_seconds: int, grace_seconds: int) -> floa
 
 
 def longest_grace_seconds(job: Any) -> int:
-    """Return the longest termination grace of a job's pods; the longest there is where it shows no pods."""
+    """Return the longest termination grace of a job's pods; the longest there is where it does not show all of them."""
     graces = list(_graces(job))
-    return min(GRACE_SECONDS_MAX, max(graces)) if graces else GRACE_SECONDS_MAX
+    return min(GRACE_SECONDS_MAX, max(GRACE_SECONDS, *graces)) if graces else GRACE_SECONDS_MAX
 
 
 def _graces(node: Any) -> Iterator[int]:
-    """Yield the grace of each pod spec in an object: whatever has containers is one."""
+    """Yield each grace in an object, and the usual one for each pod spec: whatever has containers is one."""
     left = [node]
     while left:
         node = left.pop()
         if isinstance(node, dict):
+            grace = node.get("terminationGracePeriodSeconds")
+            if isinstance(grace, int) and not isinstance(grace, bool):
+                yield grace
             if "containers" in node:
-                grace = node.get("terminationGracePeriodSeconds")
-                yield grace if isinstance(grace, int) and not isinstance(grace, bool) else GRACE_SECONDS
+                yield GRACE_SECONDS
+            if RUNTIME in node:
+                yield GRACE_SECONDS_MAX
             left += node.values()
         elif isinstance(node, list):
             left += node

@@ -25,6 +25,7 @@ def encode(dispatch: Dispatch) -> str:
         "why": dispatch.why,
         "failed": list(dispatch.failed),
         "stops": str(dispatch.stops_after_seconds or ""),
+        "grace": str(dispatch.grace_seconds or ""),
         "waits": dispatch.waits,
         "elsewhere": list(dispatch.elsewhere),
         "suspended": dispatch.suspended_by,
@@ -42,13 +43,18 @@ def decode(written: object) -> Dispatch:
         member, cluster, copy, version, why, waits, by = (each if isinstance(each, str) else "" for each in told)
         failed, elsewhere = _texts(fields.get("failed")), _texts(fields.get("elsewhere"))
         never = fields.get("never") == "true"
-        stops = fields.get("stops")
-        promised = int(stops) if isinstance(stops, str) and stops.isdecimal() and len(stops) < OFFER_DIGITS else 0
+        stops, grace = _seconds(fields.get("stops")), _seconds(fields.get("grace"))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UnreadableRecord(f"it is not what a hub wrote: {error!r}") from error
     if (phase is not DispatchPhase.NOWHERE and not (member and cluster)) or (phase in _NAMED and not copy):
         raise UnreadableRecord(f"it says {phase} and not where")
-    return Dispatch(phase, offer, member, cluster, copy, version, why, failed, promised, waits, elsewhere, never, by)
+    return Dispatch(
+        phase, offer, member, cluster, copy, version, why, failed, stops, waits, elsewhere, never, grace, by
+    )
+
+
+def _seconds(written: object) -> int:
+    return int(written) if isinstance(written, str) and written.isdecimal() and len(written) < OFFER_DIGITS else 0
 
 
 def _texts(written: object) -> tuple[str, ...]:

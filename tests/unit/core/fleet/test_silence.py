@@ -40,7 +40,10 @@ def pod(**more: int) -> dict[str, Any]:
     ("job", "seconds"),
     [
         ({"template": pod()}, 30),
-        ({"template": pod(terminationGracePeriodSeconds=0)}, 0),
+        ({"template": pod(terminationGracePeriodSeconds=0)}, 30),
+        ({"driver": {"terminationGracePeriodSeconds": 600}, "executor": {"template": pod()}}, 600),
+        ({"driver": {"terminationGracePeriodSeconds": 0}, "executor": {}}, 30),
+        ({"runtimeRef": {"name": "torch"}, "runtimePatches": [{"template": pod()}]}, GRACE_SECONDS_MAX),
         ({"sets": [{"template": pod(terminationGracePeriodSeconds=7)}, {"template": pod()}]}, 30),
         ({"a": {"template": pod(terminationGracePeriodSeconds=90)}, "b": {"template": pod()}}, 90),
         ({"template": pod(terminationGracePeriodSeconds=10**6)}, GRACE_SECONDS_MAX),
