@@ -220,7 +220,17 @@ def _manager_change_refused(change: Change) -> Answer | None:
 
 
 def _joining_refused(change: Change) -> Answer | None:
-    """Refuse a change by which a job has to wait that nobody holds: as at creation, it is stored suspended."""
+    """Refuse a change by which a job has to wait that nobody holds: as at creation, it is stored suspended.
+
+    In a hub one that is no member's is refused too: it would start in the hub itself.
+    """
+    if change.kind.given_manager and not for_a_member(change.kind, change.obj):
+        message = (
+            f"a hub places a job in a member only if that is said when it is made ({change.kind.placed_by_name}): "
+            f"delete {change.kind.kind} {change.request.namespace}/{change.request.name} and create it again with this "
+            "label"
+        )
+        return deny(Refusal.QUEUE_CHANGE, message)
     if is_suspended(change.kind, change.obj) and not change.running:
         return None
     where = paths.render(change.kind.suspend or ())
