@@ -90,6 +90,11 @@ def is_from(hub: str, there: Mapping[str, Any]) -> bool:
     return paths.find_mapping(there, ("metadata", "labels")).get(names.ORIGIN_LABEL) == hub
 
 
+def another_hub(hub: str, there: Mapping[str, Any]) -> bool:
+    """Return whether an object of a member was made by a hub that is not this one."""
+    return bool(paths.find_mapping(there, ("metadata", "labels")).get(names.ORIGIN_LABEL, hub) != hub)
+
+
 def change(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> Change:
     """Return how an object that this hub has made becomes what was ``made``, and belongs to one more copy.
 
@@ -98,6 +103,7 @@ def change(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> Change:
     """
     metadata = paths.find_mapping(there, ("metadata",))
     content, differs = _brought_up_to_date(there, wanted)
+    content = [*content, *_marks_up_to_date(metadata, wanted["metadata"])]
     owners, (owner,) = mappings(metadata.get("ownerReferences")), wanted["metadata"]["ownerReferences"]
     owned = any(each.get("uid") == owner["uid"] for each in owners)
     if not content and owned:
@@ -150,6 +156,19 @@ def _account_up_to_date(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> 
     if there.get("automountServiceAccountToken") != mounts:
         patch.append(_put("automountServiceAccountToken", mounts))
     return patch
+
+
+def _marks_up_to_date(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> Patch:
+    """Return it with the hub's labels and annotations: one of a ServiceAccount may say what its pods may do in a cloud.
+
+    Those that it has besides stay: in a member others write there too.
+    """
+    changed: Patch = []
+    for key in ("labels", "annotations"):
+        held, listed = paths.find_mapping(there, (key,)), wanted.get(key, {})
+        if any(held.get(name) != value for name, value in listed.items()):
+            changed.append({"op": "add", "path": f"/metadata/{key}", "value": {**held, **listed}})
+    return changed
 
 
 def _put(key: str, value: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import orjson
 
 from webhook.core.notation import names
 from webhook.errors import ApiError
-from webhook.fleet.jobs.dependencies.dependency import OWNERS_MAX, Dependency, change, is_from, owners_of
+from webhook.fleet.jobs.dependencies.dependency import OWNERS_MAX, Dependency, another_hub, change, is_from, owners_of
 from webhook.fleet.members import words
 from webhook.fleet.members.member import Member, NoAnswer, Refused
 from webhook.kube.api import JSON, JSON_PATCH, METADATA
@@ -16,6 +16,7 @@ from webhook.untyped.values import text
 
 _TRIES: Final = 3
 """For others may write there at the same time."""
+_GOES: Final = "was brought there by another hub, and goes when that one's jobs have: have it called otherwise here"
 
 
 async def put(member: Member, dependency: Dependency, wanted: Mapping[str, Any]) -> str:
@@ -32,7 +33,7 @@ async def put(member: Member, dependency: Dependency, wanted: Mapping[str, Any])
                 if await member.write("POST", where, body, name=dependency.name) is not None:
                     return ""
             elif not is_from(hub, there):
-                return ""
+                return _GOES if another_hub(hub, there) else ""
             elif (differs := await _change(member, dependency, there, wanted)) is not None:
                 return differs
     except Refused as error:
