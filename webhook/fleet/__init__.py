@@ -2,7 +2,7 @@
 
 In reading order: ``credentials`` (how a member is reached), ``policies`` (what users say about where, pure),
 ``members`` (what is asked of one member and written there), ``jobs`` (one job), ``watching`` (what wakes it), ``hub``
-(all jobs, and the sweeps), ``lost`` (a member that somebody gives up), ``dead_man`` (a member that has surely stopped
-by itself), ``roster`` (who the members are). ``processes.hub`` runs it. It imports nothing of a cluster's own
-two processes, nor they of it.
+(all jobs, and the sweeps), ``home`` (whether the hub's cluster is the one it was), ``lost`` (a member that somebody
+gives up), ``dead_man`` (a member that has surely stopped by itself), ``roster`` (who the members are).
+``processes.hub`` runs it. It imports nothing of a cluster's own two processes, nor they of it.
 """

@@ -181,7 +181,7 @@ class DeadMan:
                     await self._give_up(job, member, note, waited)
                 except (Conflict, Invalid, NotFound, UnreadableRecord) as error:
                     log.info("fleet.record_moved_on", step="give up", error=str(error))
-                    await job.tell(error)
+                    await job.telling.of_record(job.own, error)
 
     async def _give_up(self, job: FleetJob, member: str, note: str, waited: float) -> None:
         stored = await job.own.read()
@@ -189,7 +189,8 @@ class DeadMan:
         promised = dispatch.stops_after_seconds
         if dispatch.member != member or not dispatch.holds or not promised:
             return
-        needed = surely_stopped_seconds(promised, longest_grace_seconds(stored.get("spec")))
+        # The copy keeps its grace, whatever its job has come to say since.
+        needed = surely_stopped_seconds(promised, dispatch.grace_seconds or longest_grace_seconds(stored.get("spec")))
         if waited < needed:
             return
         # After the job: as long as this very note stands, nobody has renewed the Lease.
@@ -198,7 +199,9 @@ class DeadMan:
             return
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
-        await job.give_up(stored, dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s"))
+        gone = dispatch.lost(f"nothing was heard from {member} for {waited:.0f} s")
+        await job.own.write(stored, gone)
+        await job.telling.leaves(stored, gone)
 
     def _silent_by_all_names(self, cluster: str, notes: Mapping[str, str], seconds: float) -> bool:
         """Return whether each member that leads to a cluster has been noted as silent for so long."""

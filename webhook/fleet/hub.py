@@ -11,7 +11,6 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-import orjson
 import structlog
 
 from webhook import metrics
@@ -21,9 +20,11 @@ from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.steps import HubStep
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
-from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TuttiError
+from webhook.core.model.gang import GRACE_SECONDS_MAX
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from webhook.fleet import lost, watching
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
+from webhook.fleet.home import AnotherHub, Home
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import REST_SECONDS, FleetJob
 from webhook.fleet.jobs.own import OwnJob
@@ -49,14 +50,6 @@ SWEEP_AGAIN_SECONDS: Final = 1.0
 STEPS_MAX: Final = 20
 """Of one job at a look."""
 
-_KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
-_ANY_JOB: Final = "/apis/batch/v1/jobs"
-"""Served by every API server, and readable to the hub."""
-
-
-class AnotherHub(TuttiError):
-    """The hub's own address leads to another cluster than at the start: nothing that is known holds there."""
-
 
 class Hub:
     """One hub process."""
@@ -74,12 +67,15 @@ class Hub:
     ) -> None:
         self.kinds = {each.feed: each for kind in kinds.values() if kind.dispatchable for each in kind.every_version}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
-        self.fleet = Fleet(api, reached, clock)
+        self.fleet, self._home = Fleet(api, reached, clock), Home(api)
         self.fleet.has_to_sweep(reached)
         self._rng = rng
-        self._own = [watching.own_jobs(api, kind, self._changed, rng=rng) for kind in self.kinds.values()]
+        self._own = {feed: watching.own_jobs(api, kind, self._changed, rng=rng) for feed, kind in self.kinds.items()}
+        self._unlisted: set[str] = set()
+        """Kinds that could not be listed when members were swept: what they have of these was not looked for."""
         self._propagations = watching.PropagationFeed(api, self._propagation_changed, rng=rng)
         self.set_up = watching.SetUpFeed(api, partial(self._propagation_changed, None), rng=rng)
+        self._rules: list[Informer[Any]] = [*self._propagations.informers, *self.set_up.informers.values()]
         self._propagations_changed, self._propagations_read = True, False
         """Until it was read what users want, nothing is offered, and nothing has failed."""
         self._suspends = True
@@ -105,15 +101,21 @@ class Hub:
         """Jobs whose record could not be read at the last look."""
         self._delayed: dict[str, set[JobName]] = {}
         """By member the gangs whose copies have kept it from counting as swept, which each of them does once."""
-        self._newest = 0
         self._again_seconds = 0.0
         self._offers = False
         """As of the last tick: nothing is waited for before anything is offered."""
         self._tasks: asyncio.TaskGroup | None = None
 
+    @property
+    def problems(self) -> list[str]:
+        """What keeps it from placing jobs, or those of some kind."""
+        if not self.fleet.uid:
+            return ["its own API server has not answered yet"]
+        return [why for why in (self.fleet.unread, watching.why_unread(self._own.values())) if why]
+
     async def run(self) -> None:
         """Place jobs until cancelled. Raises AnotherHub, in a group."""
-        watches: list[Informer[Any]] = [*self._own, *self._propagations.informers, *self.set_up.informers.values()]
+        watches: list[Informer[Any]] = [*self._own.values(), *self._rules]
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -196,13 +198,14 @@ class Hub:
 
     async def _tick(self) -> None:
         if not self.fleet.uid:
-            self.fleet.uid = await self._own_uid()
+            self.fleet.uid = await self._home.uid()
             # By now the clock is the one that hubs before this one had: an epoch of theirs is not used again.
             self.fleet.epoch = int(self.fleet.clock.now())
             self._named.set()
         await self._notice_set_back()
-        if not (self.set_up.read and self._propagations.read):
+        if (unread := watching.why_unread(self._rules)) is None:
             return
+        self.fleet.unread = unread
         self._take_rules()
         self._propagations_read = True
         self._propagations.read_left_out(asyncio.get_running_loop().time())
@@ -210,7 +213,7 @@ class Hub:
         self._offers = self.fleet.complete
         if due := now >= self._again_seconds or (self._offers and not offered):
             self._again_seconds = now + AGAIN_SECONDS
-            await self._check_own()
+            await self._home.check(self.fleet.uid)
             await self._read_lost()
         # That of which the newest version was read shows a set-back, however much was written since.
         newest = max(self._jobs, key=lambda which: self._jobs[which].last_read.newest, default=None)
@@ -245,29 +248,17 @@ class Hub:
 
     async def _notice_set_back(self) -> None:
         """Begin again as after a loss of the record when the hub's API server is at an earlier version than before."""
-        listed = await self.fleet.api.request("GET", _ANY_JOB, query={"limit": "1"})
-        version = int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
-        before, self._newest = self._newest, version
-        if version < before:
-            await self._check_own()
+        if (version := await self._home.set_back_to()) is not None:
+            await self._home.check(self.fleet.uid)
             self.fleet.begin_again(version)
-
-    async def _own_uid(self) -> str:
-        return str(paths.find(orjson.loads(await self.fleet.api.request("GET", _KUBE_SYSTEM)), ("metadata", "uid")))
-
-    async def _check_own(self) -> None:
-        """See that the hub's cluster is the one that it was: what another one has not is not gone.
-
-        Raises AnotherHub, ApiError.
-        """
-        if (found := await self._own_uid()) != self.fleet.uid:
-            log.error("fleet.another_hub", was=self.fleet.uid, found=found)
-            raise AnotherHub(f"the hub's address led to the cluster {self.fleet.uid}, and leads to {found}")
 
     def _changed(self, kind: str, old: Seen | None, new: Seen | None, listed: bool) -> None:
         """Take in what a list or a watch has shown of the hub's own jobs."""
         if new is not None:
             which = (kind, new.namespace, new.name)
+            if kind in self._unlisted:
+                self._unlisted.discard(kind)
+                self.fleet.has_to_sweep(self.fleet.members)
             if (job := self._jobs.get(which)) is None:
                 job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
                 job.own.came_after = 0 if listed else self.fleet.sweeps_due
@@ -336,7 +327,7 @@ class Hub:
         except UnreadableRecord as error:
             self._note_unreadable(which, unreadable=True)
             log.warning("fleet.job_not_placed", job="/".join(which), error=str(error))
-            await job.tell(error)
+            await job.telling.of_record(job.own, error)
         except ApiError as error:
             log.warning("fleet.job_not_placed", job="/".join(which), error=str(error))
         except Exception:
@@ -378,6 +369,9 @@ class Hub:
             which = (found.kind.feed, found.namespace, found.name)
             if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
                 expected.discard(which)
+                continue
+            if found.kind.feed in self._unlisted:
+                apart[which] = "has a copy of it, and the hub cannot list its kind"
                 continue
             try:
                 verdict, refused = await self._settle(member, cluster, found)
@@ -432,11 +426,16 @@ class Hub:
 
     async def _own_jobs_read(self) -> None:
         """Wait until it is known what jobs the hub has: by their names leftovers in a member are found."""
-        for informer in self._own:
-            await informer.synced.wait()
+        for feed, informer in self._own.items():
+            while watching.why_unread([informer]) is None:
+                await asyncio.sleep(TICK_SECONDS)
+            if not informer.synced.is_set():
+                self._unlisted.add(feed)
+            else:
+                self._unlisted.discard(feed)
         while self._read_since != self.fleet.set_backs:
             wanted = self.fleet.set_backs
-            await asyncio.gather(*(informer.reread() for informer in self._own))
+            await asyncio.gather(*(each.reread() for feed, each in self._own.items() if feed not in self._unlisted))
             self._read_since = wanted
 
     async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> tuple[Verdict, str]:
@@ -472,7 +471,11 @@ class Hub:
         if verdict is Verdict.REVOKE and await member.revoke(kind, namespace, name, copy) is not None:
             return Verdict.KEEP
         if verdict is Verdict.ADOPT and own is not None and dispatch is not None:
-            adopted = dispatch.adopted(copy.offer, member.name, cluster, copy.uid, member.stops_after_seconds)
+            promised = member.stops_after_seconds
+            # What a list shows of a copy does not say how long its pods take.
+            adopted = dispatch.adopted(
+                copy.offer, member.name, cluster, copy.uid, promised, grace_seconds=GRACE_SECONDS_MAX
+            )
             # Since it was listed its record may have left it, on proof that it is gone.
             if await self.fleet.permitted(kind, namespace, name, adopted) is None:
                 return Verdict.WAIT
@@ -488,6 +491,6 @@ class Hub:
             await self.fleet.api.request("GET", collection_path(kind), query={"limit": "1"})
             own = {}
         if paths.find(own, ("metadata", "uid")) != uid:
-            await self._check_own()
+            await self._home.check(self.fleet.uid)
             return None, None
         return own, dispatch_of(own)

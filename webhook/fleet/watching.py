@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from math import inf
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -86,11 +86,6 @@ class PropagationFeed:
             self._watch(api, version, plural, rng) for version in propagation.VERSIONS for plural in propagation.PLURALS
         ]
 
-    @property
-    def read(self) -> bool:
-        """Whether all were read, or are not there."""
-        return all(informer.synced.is_set() for informer in self.informers)
-
     def policies(self) -> dict[str, list[Propagation]]:
         """Return them by namespace as they are now."""
         return propagation.by_namespace(each for informer in self.informers for each in informer.records.values())
@@ -149,6 +144,18 @@ class PropagationFeed:
         self._on_change(new)
 
 
+def why_unread(informers: Iterable[Informer[Any]]) -> str | None:
+    """Return what cannot be read, and why, in words that follow "the hub"; None while that is not known yet.
+
+    Once something was read it counts as read: what is known of it stands, whatever becomes of its watch.
+    """
+    unread = [informer for informer in informers if not informer.synced.is_set()]
+    refused = [each for each in unread if each.refusal and not each.records]
+    if refused:
+        return f"cannot read {refused[0].name.removeprefix('hub ')}: {refused[0].refusal}"
+    return None if unread else ""
+
+
 class SetUpFeed:
     """Watches of the objects of MultiKueue's set-up in the hub, in whichever of their versions it has."""
 
@@ -169,8 +176,8 @@ class SetUpFeed:
 
     @property
     def read(self) -> bool:
-        """Whether all was read, or is not there, or not to be read by this hub: then no queue names its check."""
-        return all(informer.synced.is_set() or informer.refusal for informer in self.informers.values())
+        """Whether all was read, or is not there."""
+        return all(informer.synced.is_set() for informer in self.informers.values())
 
     def version_of(self, plural: str) -> str:
         """Return the version in which objects are read and written: the preferred one of those that are served."""

@@ -27,7 +27,7 @@ async def serve_hub(config: Config, stop: asyncio.Event) -> None:
     hubs: list[Hub] = []
 
     def problems() -> list[str]:
-        return [] if hubs and hubs[0].fleet.uid else ["its own API server has not answered yet"]
+        return hubs[0].problems if hubs else ["it begins"]
 
     health = await serve(build_health_app(problems), config.listen.host, config.listen.health_port)
     try:

@@ -28,6 +28,7 @@ TURNS: Final = 8
 """Objects of one namespace that are under way to one member."""
 
 _UNSWEPT: Final = "does not answer, and may have it from before this hub began"
+_UNUSABLE: Final = "may have it from before this hub began, and does not say"
 
 
 @dataclass
@@ -59,6 +60,8 @@ class Fleet:
     """Of the hub's users by namespace: in which members, and what after a failure."""
     set_up: SetUp = NOTHING_SET_UP
     """MultiKueue's: which members the jobs of a queue may be placed in."""
+    unread: str = ""
+    """What cannot be read of what users say about where jobs may run, and why: then nothing is offered."""
     members_known: bool = True
     """False until all members were named for the first time."""
 
@@ -93,6 +96,12 @@ class Fleet:
     def names_of(self, cluster: str) -> list[str]:
         """Return the members whose names led to a cluster when they answered last; one cluster may have several."""
         return sorted(name for name, member in self.members.items() if member.uid == cluster)
+
+    def namesakes(self, members: Iterable[str]) -> set[str]:
+        """Return these members, and those whose names led to the same clusters when they answered last."""
+        listed = set(members)
+        clusters = {self.members[name].uid for name in listed & self.members.keys()} - {""}
+        return listed | {name for name, member in self.members.items() if member.uid in clusters}
 
     def new_name(self, dispatch: Dispatch, sight: Sight | None) -> str:
         """Return the member that leads to the cluster which has a gang, where the one in its record does not."""
@@ -181,11 +190,15 @@ class Fleet:
         """
         lost = self._lost_now
         unswept = {name for name, due in self.unswept.items() if due > came_after} - lost
-        left = {name: _UNSWEPT if self._is_silent(name) else "" for name in unswept}
-        return left | {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in lost}
+        left = {name: self._why_unswept(name) for name in unswept}
+        left |= {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in lost}
+        return {**left, "the hub": self.unread} if self.unread else left
 
-    def _is_silent(self, name: str) -> bool:
-        return name not in self.members or bool(self.members[name].health.failure)
+    def _why_unswept(self, name: str) -> str:
+        member = self.members.get(name)
+        if member is None or member.health.failure:
+            return _UNSWEPT
+        return f"{_UNUSABLE}: {member.health.unusable}" if member.health.unusable else ""
 
     @property
     def _lost_now(self) -> set[str]:

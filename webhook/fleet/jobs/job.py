@@ -11,6 +11,7 @@ import structlog
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy, Sight
+from webhook.core.fleet.silence import longest_grace_seconds
 from webhook.core.fleet.steps import (
     AfterFailure,
     HubStep,
@@ -103,8 +104,8 @@ class FleetJob:
         self._proving, self._patience, self._refusal, self._leaving = Proving(), Patience(), Refusal(), Leaving()
         self._renaming, self._failed, self._stopped = Renaming(fleet), Failed(fleet), Stopped(fleet, namespace)
         self._granted = Granted(self._refusal, self._failed, self._stopped)
-        self._telling = Telling(fleet, kind, namespace)
-        self._showing = Showing(kind, self.own, self._telling)
+        self.telling = Telling(fleet, kind, namespace)
+        self._showing = Showing(kind, self.own, self.telling)
 
     async def step(self) -> HubStep:
         """Look, and take one step; NOTHING when there is none, or a watch will show what comes of it.
@@ -120,7 +121,7 @@ class FleetJob:
             job = await self.own.read(is_written=is_written_first(before, None if found is None else found.sight))
             dispatch = self.own.take(job)
             if before.holds and not dispatch.holds and dispatch.offer == before.offer:
-                await self._telling.leaves(job, dispatch)
+                await self.telling.leaves(job, dispatch)
             if settled := dispatch.facts == before.facts:
                 break
         self.waits_for = dispatch.member if dispatch.phase in (DispatchPhase.OFFERED, DispatchPhase.RECALLED) else ""
@@ -131,7 +132,7 @@ class FleetJob:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         sight = None if found is None else found.sight
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
-        self.look_at_seconds = min(self.look_at_seconds, await self._telling.held_up(job, dispatch, sight))
+        self.look_at_seconds = min(self.look_at_seconds, await self.telling.held_up(job, dispatch, sight))
         self._applying.look(self._fleet.propagations, job)
         self._queue = queue_label(job, self._kind) or ""
         self._uncounted = self._fleet.why_uncounted(job)
@@ -151,7 +152,7 @@ class FleetJob:
             return step
         except (Conflict, Invalid) as error:
             log.info("fleet.record_moved_on", job=f"{self.namespace}/{self.name}", step=step, error=str(error))
-            await self.tell(error)
+            await self.telling.of_record(self.own, error)
             return HubStep.NOTHING
 
     def knows(self, old: Seen | None, new: Seen | None) -> bool:
@@ -233,17 +234,20 @@ class FleetJob:
         self._refusals = self._fleet.left_out(self._applying.policy, self.namespace, self._queue)
         self.choice.ranks = self._fleet.ranks(self._applying.policy)
         allowed = self._fleet.members.keys() - self._refusals.keys()
-        if untried := allowed - set(dispatch.failed):
+        if untried := allowed - self._fleet.namesakes(dispatch.failed):
             self._refusals |= dict.fromkeys(allowed - untried, "has failed to run it before")
         return untried or allowed
 
     async def _after_failure(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> AfterFailure:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
+        if self._fleet.unread:
+            # Its policy may be what cannot be read.
+            return AfterFailure.WAIT
         copy = None if found is None or dispatch.phase is not DispatchPhase.GRANTED else found.sight.copy
         waits = self._applying.policy.toleration_seconds
         if found is None or copy is None or not copy.failed or waits is None or not wish.runs:
             return AfterFailure.END
-        others = self._candidates(dispatch) - {*dispatch.failed, dispatch.member}
+        others = self._candidates(dispatch) - self._fleet.namesakes((*dispatch.failed, dispatch.member))
         why = status.why_failed(self._kind, found.object or {})
         after = await self._failed.after(wish, copy.uid, waits, others, self._look, why=why)
         self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
@@ -316,9 +320,9 @@ class FleetJob:
                 case HubStep.GRANT if copy is not None and self._patience.moves_on(copy, found):
                     self.look_at_seconds, self.own.known = self._patience.look_at_seconds, job
                     return HubStep.NOTHING
-                case HubStep.GRANT if copy is not None:
+                case HubStep.GRANT if copy is not None and found is not None:
                     promised = self._fleet.member(dispatch.member).stops_after_seconds
-                    granted = dispatch.granted(copy.uid, copy.version, promised)
+                    granted = dispatch.granted(copy.uid, copy.version, promised, longest_grace_seconds(found.object))
                     await self.own.write(job, granted)
                     if await self._permit(job, granted, found):
                         return self._watches(granted)
@@ -360,7 +364,7 @@ class FleetJob:
         elsewhere, said = self._elsewhere(name), self.choice.word(name, {})
         offered = dispatch.offered(epoch, name, target.cluster, elsewhere, said, never=self._never)
         await self.own.write(job, offered)
-        self._telling.said(offered)
+        self.telling.said(offered)
         self._offered = offered, asyncio.get_running_loop().time()
         self.choice.offered()
         creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
@@ -402,10 +406,11 @@ class FleetJob:
         """
         if dispatch.phase is DispatchPhase.NOWHERE:
             told = self._elsewhere("") if self._refusals else ()
-            by = dispatch.suspended_by if why_over(self._kind, job) else self._applying.policy.suspends
+            stays = why_over(self._kind, job) or self._fleet.unread
+            by = dispatch.suspended_by if stays else self._applying.policy.suspends
             job = await self._note(job, dispatch, dispatch.still_nowhere(told, by))
             if self._uncounted and self._refusals:
-                await self._telling.hourly(QUEUE_MISSING, lambda now: queue_missing(self._kind, job, now))
+                await self.telling.hourly(QUEUE_MISSING, lambda now: queue_missing(self._kind, job, now))
         elif dispatch.phase is DispatchPhase.OFFERED and self._offered is not None:
             if asyncio.get_running_loop().time() >= self._offered[1] + WAITS_SECONDS:
                 waits = self.choice.word(dispatch.member, self._refusals) or dispatch.waits
@@ -418,7 +423,7 @@ class FleetJob:
             member = self._fleet.member(dispatch.member)
             if said := await self._leaving.words(member, self.namespace, dispatch, found):
                 job = await self._note(job, dispatch, replace(dispatch, waits=said))
-                await self._telling.kept(job, found.sight, dispatch, said)
+                await self.telling.kept(job, found.sight, dispatch, said)
         return job
 
     async def _say_why_not_there(self, job: dict[str, Any], dispatch: Dispatch, sight: Sight) -> dict[str, Any]:
@@ -429,20 +434,15 @@ class FleetJob:
             return job
         job, copy = await self._note(job, dispatch, replace(dispatch, waits=said)), sight.copy
         if said and self.own.record.waits == said and copy is not None and copy.permitted:
-            await self._telling.halted(job, self.own.record, self._granted.which, failed=copy.failed)
+            await self.telling.halted(job, self.own.record, self._granted.which, failed=copy.failed)
         return job
 
     async def _note(self, job: dict[str, Any], dispatch: Dispatch, noted: Dispatch) -> dict[str, Any]:
         """Write what people are to read of it, if that is worth a write; return the job as it is then."""
-        if self._telling.says(dispatch, noted):
+        if self.telling.says(dispatch, noted):
             job = await self.own.write(job, noted)
-            self._telling.said(noted)
+            self.telling.said(noted)
         return job
-
-    async def give_up(self, job: dict[str, Any], lost: Dispatch) -> None:
-        """Store that what its member had of it is given up. Raises ApiError."""
-        await self.own.write(job, lost)
-        await self._telling.leaves(job, lost)
 
     async def _leave(self, before: Dispatch, copy: Copy | None) -> None:
         """Delete the copy of an offer that is over, as it was read: it may yet take the room that another waits for.
@@ -468,12 +468,8 @@ class FleetJob:
         member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
         lacks = await bring(self._fleet, self._kind, job, dispatch, found) if self._applying.policy.brings else ()
         if (written := await member.permit(self._kind, self.namespace, self.name, uid, dispatch)) is not None:
-            await self._telling.where(job, dispatch, lacks)
+            await self.telling.where(job, dispatch, lacks)
         return self.last_read.wrote(written)
-
-    async def tell(self, error: Exception) -> None:
-        """Tell on the hub's job that its record cannot be read, or is refused, if it is that."""
-        await self._telling.of_record(self.own, error)
 
     async def _delete(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
         """Delete the copy of a gang whose recall is stored. Raises NoAnswer."""

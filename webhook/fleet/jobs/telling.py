@@ -69,6 +69,8 @@ class Telling:
         """When it was told last what keeps it from going on, by the reason of the event."""
         self._told_last: dict[str, str] = {}
         """Names of the last events of what is told once, by their reasons."""
+        self._untold: dict[str, dict[str, Any]] = {}
+        """Events of what is told once, by their reasons, that had to wait."""
         self._said: tuple[object, ...] = ()
         """Why it does not run, as this process wrote it last."""
         self._said_at = -inf
@@ -113,6 +115,8 @@ class Telling:
 
     async def held_up(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> float:
         """Say what keeps a job from going on; return the loop time at which to look for that, if there is one."""
+        for event in [*self._untold.values()]:
+            await self._once(event)
         if dispatch.holds:
             self._unplaced_since = inf
             if dispatch.phase is DispatchPhase.RECALLED:
@@ -200,13 +204,16 @@ class Telling:
     async def _once(self, event: dict[str, Any]) -> None:
         """Send an event whose name is that of all that it tells, unless it was."""
         name, reason = event["metadata"]["name"], event["reason"]
+        self._untold.pop(reason, None)
         if name == self._told_last.get(reason):
             return
-        if self._fleet.telling_of_waits.takes(asyncio.get_running_loop().time()):
+        self._untold[reason] = event
+        if self._fleet.telling.takes(asyncio.get_running_loop().time()):
             with contextlib.suppress(ApiError):
                 with contextlib.suppress(Conflict):
                     await self._send(event)
                 self._told_last[reason] = name
+                del self._untold[reason]
 
     async def _send(self, event: dict[str, Any]) -> None:
         await self._fleet.api.request("POST", self._path, body=orjson.dumps(event))

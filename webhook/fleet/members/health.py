@@ -38,7 +38,12 @@ class Health:
     @property
     def trouble(self) -> str:
         """Why it is of no use: it does not answer, or not with what a hub can use, or nobody leads its Tutti."""
-        return self.failure or next(iter(self._unusable.values()), "") or self.idle
+        return self.failure or self.unusable or self.idle
+
+    @property
+    def unusable(self) -> str:
+        """Why a hub can use nothing of it, though it answers."""
+        return next(iter(self._unusable.values()), "")
 
     @property
     def passed_by(self) -> bool:

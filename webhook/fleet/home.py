@@ -1,0 +1,45 @@
+"""The hub's own cluster: whether it is still the one that it was, and at no earlier state."""
+
+from typing import Final
+
+import orjson
+import structlog
+
+from webhook.errors import TuttiError
+from webhook.kube.api import Api
+from webhook.untyped import paths
+
+log = structlog.get_logger(__name__)
+
+_KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
+_ANY_JOB: Final = "/apis/batch/v1/jobs"
+"""Served by every API server, and readable to the hub."""
+
+
+class AnotherHub(TuttiError):
+    """The hub's own address leads to another cluster than at the start: nothing that is known holds there."""
+
+
+class Home:
+    """What one hub process knows of it."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._newest = 0
+
+    async def uid(self) -> str:
+        """Return the uid of its kube-system. Raises ApiError."""
+        return str(paths.find(orjson.loads(await self._api.request("GET", _KUBE_SYSTEM)), ("metadata", "uid")))
+
+    async def check(self, uid: str) -> None:
+        """See that it is the one that it was: what another one has not is not gone. Raises AnotherHub, ApiError."""
+        if (found := await self.uid()) != uid:
+            log.error("fleet.another_hub", was=uid, found=found)
+            raise AnotherHub(f"the hub's address led to the cluster {uid}, and leads to {found}")
+
+    async def set_back_to(self) -> int | None:
+        """Return the version at which its API server is, if that is an earlier one than before. Raises ApiError."""
+        listed = await self._api.request("GET", _ANY_JOB, query={"limit": "1"})
+        version = int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
+        before, self._newest = self._newest, version
+        return version if version < before else None
