@@ -25,12 +25,16 @@ from tests import virtual_loop
 from tests.simulation.fleet.crashes import BOUNDED, WHAT, Counts
 from tests.simulation.fleet.dying import Dying
 from tests.simulation.fleet.links import CUTS, Fault
+from tests.simulation.fleet.needs import Needing
 from tests.simulation.fleet.story import Story
 from tests.simulation.fleet.weathers import WEATHERS
 from webhook.core.fleet.dispatch import DispatchPhase
 
 ROUGH = "all at once"
 DYING = "hubs die at writes"
+NEEDING = "jobs that refer to objects"
+NEEDING_STORIES = 0.1
+"""Of those in which hubs do not die at writes."""
 DYING_STORIES = 0.33
 ROUGH_STORIES = 0.6
 """Of all others."""
@@ -62,6 +66,8 @@ def drawn(seed: int) -> tuple[str, Story]:
     # By a draw of its own: the seeds of all other stories tell what they told before there were these.
     if Random(f"deaths {seed}").random() < DYING_STORIES:
         return DYING, Dying(seed, processes)
+    if Random(f"needs {seed}").random() < NEEDING_STORIES:
+        return NEEDING, Needing(seed, processes, bare=bare)
     if chance.random() >= ROUGH_STORIES:
         weather = chance.choice(sorted(WEATHERS))
         return weather, WEATHERS[weather](seed, processes, bare=bare)

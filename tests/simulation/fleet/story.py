@@ -13,7 +13,7 @@ from tests.simulation.fleet.links import CUTS, Fault, Link, Moment, Write
 from tests.simulation.fleet.pace import Pace
 from tests.simulation.fleet.rules import Json, Rules, ended, jobs
 from tests.unit.controllers.stage import POLICY
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Make, Side, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import fail_all, failover_policy, once
 from webhook.clock import LoopClock
 from webhook.core.fleet.dispatch import DispatchPhase
@@ -210,11 +210,14 @@ class Story:
         changes = []
         for number in range(self.jobs):
             make = self.chance.choice((pytorch_job, plain_job))
-            job = make(f"job-{number}", runtime=f"{self.chance.randint(*self.runtimes)}s")
+            job = self._made(make, number)
             await self.world.hub.cluster.create(once(job) if self.broken else job)
             changes.append(asyncio.create_task(self._change(job["kind"], f"job-{number}")))
             await asyncio.sleep(self.chance.uniform(0, BUSY_SECONDS / self.jobs))
         await asyncio.gather(*changes)
+
+    def _made(self, make: Make, number: int) -> dict[str, Any]:
+        return make(f"job-{number}", runtime=f"{self.chance.randint(*self.runtimes)}s")
 
     async def _change(self, kind: str, name: str) -> None:
         """Stop a job for a while, or delete it, or neither."""

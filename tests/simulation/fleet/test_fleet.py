@@ -14,6 +14,7 @@ from tests.simulation.fleet.__main__ import DYING, Sum, Told, drawn
 from tests.simulation.fleet.crashes import BEFORE, BOUNDED
 from tests.simulation.fleet.dying import Dying
 from tests.simulation.fleet.links import Fault
+from tests.simulation.fleet.needs import Needing
 from tests.simulation.fleet.pace import LOOKS_MAX
 from tests.simulation.fleet.story import Story
 from tests.simulation.fleet.weathers import WEATHERS
@@ -60,6 +61,11 @@ async def test_a_gang_that_fails_is_tried_in_each_member_once(seed: int) -> None
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_the_hubs_quota_is_held_while_a_member_holds(seed: int) -> None:
     await Story(seed, hub_queues=True).tell()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_what_a_job_refers_to_is_there_before_it_runs_and_goes_with_it(seed: int) -> None:
+    await Needing(seed, 1 + seed % 2).tell()
 
 
 async def test_a_hub_that_goes_round_and_round_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
