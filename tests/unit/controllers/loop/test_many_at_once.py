@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.controllers.stage import POLICY, queued_cluster, waiting_job
 from tests.unit.jobs.records import waiting_job as waiting
-from webhook.assembly.reconciler import ReconcilerParts, reconciler
+from webhook.assembly.reconciler import SETTLED_SECONDS, ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
@@ -48,6 +48,19 @@ async def test_many_gangs_are_looked_at_a_few_in_a_row_and_written_at_one_time(m
         first, second = held
         assert len(first) == len(second) == 4
         assert not first & second, "those that had ended left, and others came, in one write"
+
+
+async def test_a_new_leader_writes_no_status_before_it_has_started_who_waits() -> None:
+    async with queued_cluster() as cluster:
+        parts = reconciler(cluster.api(), Config(), identity="new", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        while not parts.reconciler.leading:
+            await asyncio.sleep(0.01)
+        assert not parts.status.leading()
+        await asyncio.sleep(SETTLED_SECONDS)
+        assert parts.status.leading()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 @asynccontextmanager
