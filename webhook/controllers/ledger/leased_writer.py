@@ -61,9 +61,11 @@ class LeasedWriter:
     def index_seen(self, version: int, lease: str | None) -> None:
         """Take note of the index as a watch shows it: the sooner a lease is seen, the sooner it is seen to end, and a
         ledger that goes back from there was restored.
+
+        A watch that lags behind our own reads, as while a process takes in all jobs, shows no sign of life.
         """
-        self.newest = max(self.newest, version)
-        if lease is not None and not self._elector.led:
+        late, self.newest = version < self.newest, max(self.newest, version)
+        if lease is not None and not late and not self._elector.led:
             self._elector.observe(lease, self._monotonic())
 
     @property

@@ -1,9 +1,12 @@
 """The ledger rules that are about writing: compare-and-swap, epochs, unknown outcomes, lost leases."""
 
+import asyncio
+
 import pytest
 
 from tests.unit.controllers.ledger.keepers import Stage, elect, reservation
 from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, SetBack
+from webhook.controllers.ledger.stored import project
 from webhook.core.ledger.record import Ledger
 
 pytestmark = pytest.mark.virtual_time
@@ -142,3 +145,18 @@ async def test_what_the_watch_shows_before_an_older_answer_comes_in_is_no_restor
     api.before_answering = overtaken
     assert not await rival.campaign()
     assert not await rival.campaign()
+
+
+async def test_what_a_watch_shows_late_of_a_lease_is_no_sign_of_life(stage: Stage) -> None:
+    """A standby that was just started takes in thousands of jobs: its own reads were seconds ahead of its watch."""
+    keeper, _ = await stage.leader()
+    (before,) = stage.cluster.server.store.items(("", "configmaps"))
+    lease = project(await stage.admin.request("GET", PATH)).lease
+    await asyncio.sleep(1)
+    await keeper.renew()
+    rival, _ = stage.keeper("rival")
+    assert not await rival.campaign()
+    await asyncio.sleep(3)
+    rival.index_seen(before.revision, lease)
+    await asyncio.sleep(2.1)
+    assert await rival.campaign(), "5 s after it saw the last renewal"
