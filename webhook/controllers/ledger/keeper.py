@@ -188,7 +188,7 @@ class LedgerKeeper(LeasedWriter):
             await self.renew_if_due()
         found = {name: Found(each.uid, each.data) for name, each in stored.items()}
         beside = ledger_pages.unlisted(index, found)
-        raised = RaisedPages(self._objects, index, self._decoder, self._slots)
+        raised = RaisedPages(self._objects, index, self._decoder)
         await self._renewing(raised.take(stored[name]) for name in index.pages)
         for name in beside:
             # Of a leader that did not come to list it, and never will.

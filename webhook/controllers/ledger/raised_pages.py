@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from webhook.controllers.ledger.stored import Kept, Objects, Stored
 from webhook.core.ledger import pages as ledger_pages
@@ -12,18 +13,21 @@ from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import Decoder, LedgerCorrupt
 from webhook.errors import Conflict
 
+AT_ONCE: Final = 16
+"""Pages under way at a time, twice as many as of a commit: until all are raised nobody is admitted, and of a busy API
+server's time each client gets what it has requests under way.
+"""
+
 
 class RaisedPages:
     """What one take-over has read of the pages, and holds of them."""
 
-    def __init__(
-        self, objects: Objects, index: Ledger, decoder: Callable[[str], Decoder], slots: asyncio.Semaphore
-    ) -> None:
-        """``index`` is of the epoch that they are raised to; ``slots`` are as many as may be under way at a time."""
+    def __init__(self, objects: Objects, index: Ledger, decoder: Callable[[str], Decoder]) -> None:
+        """``index`` is of the epoch that they are raised to."""
         self._objects = objects
         self._index = index
         self._decoder = decoder
-        self._slots = slots
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._failed = False
         self.read: dict[str, Ledger] = {}
         """What they say, by name."""

@@ -11,6 +11,7 @@ from tests.unit.controllers.ledger.test_ledger_pages import COLLECTION, filled, 
 from webhook.clock import LoopClock
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.controllers.ledger.keeper import LedgerKeeper
+from webhook.controllers.ledger.raised_pages import AT_ONCE
 from webhook.errors import ApiError, Conflict, Forbidden, Unavailable
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.election import Elector
@@ -63,7 +64,7 @@ async def test_a_take_over_raises_no_more_pages_once_one_has_failed(
     keeper, api = await candidate(stage)
     api.page = failure
     assert not await keeper.campaign()
-    assert len(api.raised_at) == 8
+    assert len(api.raised_at) == AT_ONCE
 
 
 async def test_a_take_over_that_is_forbidden_is_told_at_once(stage: Stage) -> None:
@@ -71,18 +72,18 @@ async def test_a_take_over_that_is_forbidden_is_told_at_once(stage: Stage) -> No
     api.page = 0.0, Forbidden(403, "Forbidden", "no")
     with pytest.raises(Forbidden):
         await keeper.campaign()
-    assert len(api.raised_at) == 8
+    assert len(api.raised_at) == AT_ONCE
 
 
 async def test_who_takes_over_and_cannot_renew_the_lease_raises_no_page_after_its_deadline(stage: Stage) -> None:
     """A second later another one may take over, who is not to meet pages that were written since it read them."""
     keeper, api = await candidate(stage)
-    began, api.page_seconds = asyncio.get_running_loop().time(), 0.5
+    began, api.page_seconds = asyncio.get_running_loop().time(), 1.0
     taking = asyncio.create_task(keeper.campaign())
     await asyncio.sleep(1)
     api.index = 2.0, LOST
     assert not await taking
-    assert len(api.raised_at) > 16
+    assert len(api.raised_at) > 2 * AT_ONCE
     assert max(api.raised_at) < began + 4.1
 
 
