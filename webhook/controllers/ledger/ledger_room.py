@@ -28,6 +28,10 @@ SHARE: Final = 3
 """A namespace may take as much of the ledger as so many times what is left of it then."""
 TRIED_MIN: Final = 64
 """A full ledger still has so many gangs tried in a cycle: what they are set aside for is said, and others pass."""
+FIRST_MAX: Final = 64
+"""So many gangs a new leader starts in its first cycle: those that came while nobody led may be hundreds, which need
+pages of their own. They follow in the next one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class LedgerRoom:
 
     def __init__(self, keeper: LedgerKeeper) -> None:
         self._keeper = keeper
+        self._cycles = 0
+        """Begun so far, by this leader."""
         self._taken_bytes = 0
         self._taken_in = Counter[str]()
         """The same by namespace."""
@@ -59,6 +65,7 @@ class LedgerRoom:
 
     def begin(self) -> list[str]:
         """Start a cycle; return the uids of those set aside for which there is room by now."""
+        self._cycles += 1
         self._forget_taken()
         fit = []
         for gang, waits in list(self._set_aside.items()):
@@ -85,7 +92,8 @@ class LedgerRoom:
     @property
     def most(self) -> int:
         """More entries than this are not worth deciding about in one cycle."""
-        return max(0, self._left_bytes) // ENTRY_BYTES_MIN + TRIED_MIN
+        most = max(0, self._left_bytes) // ENTRY_BYTES_MIN + TRIED_MIN
+        return min(most, FIRST_MAX) if self._cycles == 1 else most
 
     def takes(self, *entries: Reservation) -> bool:
         """Put ``entries`` of one namespace in, which runs them anyway; return whether there is room for all of them."""

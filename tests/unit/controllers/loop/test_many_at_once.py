@@ -13,6 +13,7 @@ from webhook.assembly.reconciler import SETTLED_SECONDS, ReconcilerParts, reconc
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
+from webhook.controllers.ledger import ledger_room
 from webhook.controllers.loop import dirty_set, engine_feed
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
@@ -48,6 +49,28 @@ async def test_many_gangs_are_looked_at_a_few_in_a_row_and_written_at_one_time(m
         first, second = held
         assert len(first) == len(second) == 4
         assert not first & second, "those that had ended left, and others came, in one write"
+
+
+async def test_a_new_leader_starts_a_few_before_it_writes_what_gathered_while_nobody_led(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger_room, "FIRST_MAX", 1)
+    async with queued_cluster() as cluster:
+        for number in range(9):
+            await cluster.create(waiting_job(f"train-{number}", pods=1))
+        parts = reconciler(cluster.api(), Config(), identity="new", clock=LoopClock(), rng=Random(1))
+        held: dict[int, float] = {}
+
+        def note() -> None:
+            held.setdefault(len(parts.view.ledger.entries), asyncio.get_running_loop().time())
+
+        parts.reconciler.after_cycle = note
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert list(held) == [1, 4], "all others that fit follow in one write"
+    assert held[4] - held[1] < 0.5
 
 
 async def test_a_new_leader_writes_no_status_before_it_has_started_who_waits() -> None:
