@@ -204,8 +204,8 @@ class Telling:
     async def _once(self, event: dict[str, Any]) -> None:
         """Send an event whose name is that of all that it tells, unless it was."""
         name, reason = event["metadata"]["name"], event["reason"]
-        self._untold.pop(reason, None)
         if name == self._told_last.get(reason):
+            self._untold.pop(reason, None)
             return
         self._untold[reason] = event
         if self._fleet.telling.takes(asyncio.get_running_loop().time()):
@@ -213,7 +213,9 @@ class Telling:
                 with contextlib.suppress(Conflict):
                     await self._send(event)
                 self._told_last[reason] = name
-                del self._untold[reason]
+                # It may have been told from elsewhere meanwhile, or have become another.
+                if self._untold.get(reason) is event:
+                    del self._untold[reason]
 
     async def _send(self, event: dict[str, Any]) -> None:
         await self._fleet.api.request("POST", self._path, body=orjson.dumps(event))

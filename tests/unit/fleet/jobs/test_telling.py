@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -100,3 +101,28 @@ async def test_gangs_that_only_wait_keep_none_from_hearing_of_a_silent_member() 
         assert AT_ONCE < before < GANGS, "they are still being told"
         await hub.look(LOOK_SECONDS)
         assert len(events.sent) - before >= AT_ONCE
+
+
+async def test_what_is_told_from_two_places_at_once_breaks_no_look_and_is_told_in_the_end() -> None:
+    """As by a look at the job, and by who gives its member up."""
+    events = Events()
+    fleet = Fleet(events, {}, LoopClock())  # type: ignore[arg-type]
+    job, leaves = plain_job("train"), replace(RUNS, phase=DispatchPhase.RECALLED, why="it has ended in a")
+    job["metadata"]["uid"] = "uid"
+    telling, stored = Telling(fleet, KINDS["Job.batch"], NAMESPACE), events.request
+
+    async def slow(method: str, path: str, **how: Any) -> bytes:
+        await asyncio.sleep(1)
+        return await stored(method, path, **how)
+
+    events.request = slow  # type: ignore[method-assign]
+    while fleet.telling.takes(asyncio.get_running_loop().time()):
+        pass
+    await telling.leaves(job, leaves)
+    assert not events.stored, "many others are told first"
+    await asyncio.sleep(AT_ONCE * EACH_SECONDS)
+    await asyncio.gather(*(telling.held_up(job, NOWHERE, None) for _ in range(2)), telling.leaves(job, leaves))
+    assert len(events.stored) == 1
+    before = len(events.sent)
+    await telling.held_up(job, NOWHERE, None)
+    assert len(events.sent) == before, "once told, it is not sent again"
