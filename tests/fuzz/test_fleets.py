@@ -162,7 +162,7 @@ def watched(api: FakeApi) -> list[Informer[Any]]:
     return [
         *watching.PropagationFeed(api, lambda found: None, rng=rng).informers,
         *watching.ledger(api, lambda came, went: None, name="m1", rng=rng),
-        *(watching.own_jobs(api, kind, lambda *_: None, rng=rng) for kind in PLACED),
+        *watching.OwnJobsFeed(api, PLACED, lambda *_: None, rng=rng).informers.values(),
         *watching.copies(api, PLACED, "hub", lambda *_: None, name="m1", rng=rng),
     ]
 

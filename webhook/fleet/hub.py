@@ -70,9 +70,7 @@ class Hub:
         self.fleet, self._home = Fleet(api, reached, clock), Home(api)
         self.fleet.has_to_sweep(reached)
         self._rng = rng
-        self._own = {feed: watching.own_jobs(api, kind, self._changed, rng=rng) for feed, kind in self.kinds.items()}
-        self._unlisted: set[str] = set()
-        """Kinds that could not be listed when members were swept: what they have of these was not looked for."""
+        self._own = watching.OwnJobsFeed(api, self.kinds.values(), self._changed, rng=rng)
         self._propagations = watching.PropagationFeed(api, self._propagation_changed, rng=rng)
         self.set_up = watching.SetUpFeed(api, partial(self._propagation_changed, None), rng=rng)
         self._rules: list[Informer[Any]] = [*self._propagations.informers, *self.set_up.informers.values()]
@@ -80,14 +78,12 @@ class Hub:
         """Until it was read what users want, nothing is offered, and nothing has failed."""
         self._suspends = True
         """Some policy suspends dispatching, which is written on the jobs that it is of."""
-        self._rules_rest_until = 0.0
+        self._rules_rest_until = self._began = 0.0
         self._hides_neighbours = hides_neighbours
         self._following: dict[str, asyncio.Task[None]] = {}
         """What looks at each member, while the hub runs."""
         self._named = asyncio.Event()
         """The hub's uid is known, and with it what its copies are labelled by."""
-        self._read_since = 0
-        """After how many set-backs of the hub's API server its jobs were all read."""
         self._lost_read_since = 0
         """After how many of them it was read which members are lost."""
         self._jobs: dict[JobName, FleetJob] = {}
@@ -111,11 +107,13 @@ class Hub:
         """What keeps it from placing jobs, or those of some kind."""
         if not self.fleet.uid:
             return ["its own API server has not answered yet"]
-        return [why for why in (self.fleet.unread, watching.why_unread(self._own.values())) if why]
+        unread = watching.why_unread(self._rules, watching.UNREAD_SECONDS)
+        return [*([unread] if unread else []), *self._own.problems]
 
     async def run(self) -> None:
         """Place jobs until cancelled. Raises AnotherHub, in a group."""
-        watches: list[Informer[Any]] = [*self._own.values(), *self._rules]
+        watches: list[Informer[Any]] = [*self._own.informers.values(), *self._rules]
+        self._began = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
@@ -129,6 +127,7 @@ class Hub:
                     self._begin(member)
         finally:
             self._tasks = None
+            self._own.close()
             for task in self._driven.values():
                 task.cancel()
             for member in self.fleet.members.values():
@@ -203,10 +202,14 @@ class Hub:
             self.fleet.epoch = int(self.fleet.clock.now())
             self._named.set()
         await self._notice_set_back()
-        if (unread := watching.why_unread(self._rules)) is None:
+        waited = asyncio.get_running_loop().time() - self._began
+        if (unread := watching.why_unread(self._rules, waited)) is None:
             return
-        self.fleet.unread = unread
+        if self.fleet.unread != unread:
+            # What was taken before was a part of it.
+            self._rules_rest_until = 0.0
         self._take_rules()
+        self.fleet.unread = unread
         self._propagations_read = True
         self._propagations.read_left_out(asyncio.get_running_loop().time())
         now, offered = asyncio.get_running_loop().time(), self._offers
@@ -256,9 +259,6 @@ class Hub:
         """Take in what a list or a watch has shown of the hub's own jobs."""
         if new is not None:
             which = (kind, new.namespace, new.name)
-            if kind in self._unlisted:
-                self._unlisted.discard(kind)
-                self.fleet.has_to_sweep(self.fleet.members)
             if (job := self._jobs.get(which)) is None:
                 job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
                 job.own.came_after = 0 if listed else self.fleet.sweeps_due
@@ -359,7 +359,9 @@ class Hub:
     async def _sweep(self, member: Member) -> None:
         """Settle every copy of this hub in a member that no record speaks of."""
         wanted = self._sweep_wanted(member)
-        await self._own_jobs_read()
+        # By their names leftovers in a member are found.
+        unlisted = await self._own.unlisted(self.fleet.set_backs)
+        self.fleet.unlisted |= {kind: set(self.fleet.members) for kind in unlisted}
         before, delayed = self.fleet.apart.get(member.name, {}), self._delayed.setdefault(member.name, set())
         verdicts, apart = [], dict[JobName, str]()
         expected = {which for which, job in self._jobs.items() if job.own.runs_in(member.name)}
@@ -370,7 +372,7 @@ class Hub:
             if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
                 expected.discard(which)
                 continue
-            if found.kind.feed in self._unlisted:
+            if found.kind.feed in unlisted:
                 apart[which] = "has a copy of it, and the hub cannot list its kind"
                 continue
             try:
@@ -389,7 +391,8 @@ class Hub:
         for which in sorted(expected):
             self._wake(which)
         # Whoever keeps a pod from going keeps no other gang waiting.
-        left = await self._left(member, self._jobs if wanted else before)
+        relisted = any(member.name in due for kind, due in self.fleet.unlisted.items() if kind not in unlisted)
+        left = await self._left(member, self._jobs if wanted or relisted else before)
         self.fleet.apart[member.name] = (
             dict.fromkeys(left, "still has pods of an earlier copy, or room reserved for it") | apart
         )
@@ -397,7 +400,9 @@ class Hub:
         if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
             self.fleet.swept.setdefault(member.name, set()).add(cluster)
             if wanted:
-                await self._note_swept(member)
+                await self._note_swept(member, unlisted)
+            else:
+                self.fleet.note_swept(member.name, unlisted)
         if not member.knows_permits or member.health.trouble:
             await member.check()
 
@@ -407,13 +412,13 @@ class Hub:
         with member.one_cluster():
             return await member.leftovers(known) if known else set()
 
-    async def _note_swept(self, member: Member) -> None:
+    async def _note_swept(self, member: Member, unlisted: set[str]) -> None:
         set_backs = self.fleet.set_backs
         if when := self.fleet.lost.get(member.name):
             await lost.came_back(self.fleet.api, member.name, when)
             await self._read_lost()
         if set_backs == self.fleet.set_backs:
-            self.fleet.unswept.pop(member.name, None)
+            self.fleet.note_swept(member.name, unlisted)
             self._delayed.pop(member.name, None)
             log.info("fleet.swept", member=member.name)
             self._again_seconds = 0.0
@@ -423,20 +428,6 @@ class Hub:
         if member.name not in self.fleet.unswept:
             return None
         return self.fleet.set_backs, self.fleet.lost.get(member.name, "")
-
-    async def _own_jobs_read(self) -> None:
-        """Wait until it is known what jobs the hub has: by their names leftovers in a member are found."""
-        for feed, informer in self._own.items():
-            while watching.why_unread([informer]) is None:
-                await asyncio.sleep(TICK_SECONDS)
-            if not informer.synced.is_set():
-                self._unlisted.add(feed)
-            else:
-                self._unlisted.discard(feed)
-        while self._read_since != self.fleet.set_backs:
-            wanted = self.fleet.set_backs
-            await asyncio.gather(*(each.reread() for feed, each in self._own.items() if feed not in self._unlisted))
-            self._read_since = wanted
 
     async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> tuple[Verdict, str]:
         """Do with a copy what its record asks for; return KEEP where no gang of the hub has to wait for more.
@@ -458,6 +449,8 @@ class Hub:
         job = OwnJob(self.fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
         apart = (kind.feed, namespace, name) in self.fleet.apart.get(member.name, ())
+        # A kind that is listed only now is settled as all was after the start.
+        apart |= kind.feed in self.fleet.unlisted
         swept, complete = member.name not in self.fleet.unswept and not apart, self.fleet.complete and not apart
         verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete)
         if verdict is Verdict.WAIT and dispatch is not None:

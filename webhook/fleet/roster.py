@@ -103,6 +103,10 @@ class Roster:
         """Make the members what is named now."""
         await self._read_directory()
         if not self._hub.set_up.read:
+            # Credentials of a directory rest on nothing else.
+            self._wanted = {**self._wanted, **self._listed}
+            for name, account in self._listed.items():
+                self._take(name, account)
             return
         clusters = self._hub.set_up.set_up().clusters
         self._conditions = {name: what for name, what in self._conditions.items() if name in clusters}

@@ -6,6 +6,7 @@ seconds, and no rule of the protocol depends on it. Of what a member shows only 
 no more of them than an honest one has.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -32,6 +33,11 @@ from webhook.untyped import paths
 
 UNSERVED_SECONDS: Final = 15.0
 """Until a kind that a cluster does not serve is asked for again."""
+UNREAD_SECONDS: Final = 30.0
+"""What was not read by then of the hub's own cluster is not waited for any longer, as far as that does no harm."""
+LOOK_SECONDS: Final = 0.5
+"""How often it is asked whether what is not read yet is refused."""
+NO_ANSWER: Final = "no answer yet"
 LEFT_OUT_SECONDS: Final = 60.0
 """Until policies for which there was no room are asked for again, at least: somebody may write and delete them."""
 _NO_ENTRIES: Final = frozenset({ledger_text.META, ledger_text.CLAIMS, ledger_text.BOOKINGS, ledger_text.PAGES})
@@ -42,28 +48,79 @@ KEY_CHARACTERS_MAX: Final = 64
 _PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
 
 
-def own_jobs(
-    api: Api, kind: JobKind, on_change: Callable[[str, Seen | None, Seen | None, bool], None], *, rng: Random
-) -> Informer[Seen]:
-    """Return a watch of the hub's jobs of a kind, those that it places.
+class OwnJobsFeed:
+    """Watches of the hub's own jobs, of those that it places, by kind."""
 
-    ``on_change`` is also told whether a list has shown it: then it may have been there for long.
-    """
+    def __init__(
+        self,
+        api: Api,
+        kinds: Iterable[JobKind],
+        on_change: Callable[[str, Seen | None, Seen | None, bool], None],
+        *,
+        rng: Random,
+    ) -> None:
+        """``on_change`` is also told whether a list has shown it: then it may have been there for long."""
+        self.informers = {kind.feed: self._watch(api, kind, on_change, rng) for kind in kinds}
+        self._set_backs = 0
+        self._lists: dict[str, asyncio.Task[object]] = {}
+        """By kind: ends when it was listed, since the hub was set back last."""
+        self._unlisted: set[str] = set()
+        """Kinds for which that has taken long."""
 
-    def decode(raw: bytes) -> Seen | None:
-        job = orjson.loads(raw)
-        return own_job(kind, raw, job) if placed_by_hub(kind, job) else None
+    async def unlisted(self, set_backs: int) -> set[str]:
+        """Wait until it is known what jobs the hub has since it was set back last; return the kinds that cannot be
+        listed, for which nobody waits long.
+        """
+        if not self._lists or self._set_backs != set_backs:
+            self.close()
+            self._set_backs, self._unlisted = set_backs, set()
+            self._lists = {
+                feed: asyncio.create_task(each.reread() if set_backs else each.synced.wait(), name=each.name)
+                for feed, each in self.informers.items()
+            }
+        now = asyncio.get_running_loop().time
+        deadline = now() + UNREAD_SECONDS
+        while (waited := self._waited()) and now() < deadline:
+            await asyncio.wait(waited, timeout=LOOK_SECONDS)
+        self._unlisted = {feed for feed, task in self._lists.items() if not task.done()}
+        return set(self._unlisted)
 
-    informer = Informer(
-        api,
-        collection_path(kind),
-        decode,
-        rng=rng,
-        name=f"hub {kind.plural}",
-        missing_retry_seconds=UNSERVED_SECONDS,
-    )
-    informer.subscribe(lambda old, new: on_change(kind.feed, old, new, informer.listing))
-    return informer
+    def _waited(self) -> list[asyncio.Task[object]]:
+        """Return the lists that may be there in a moment."""
+        under_way = {feed: task for feed, task in self._lists.items() if not task.done()}
+        return [
+            task for feed, task in under_way.items() if not (feed in self._unlisted or self.informers[feed].refusal)
+        ]
+
+    @property
+    def problems(self) -> list[str]:
+        """Kinds that cannot be listed, and why, in words that follow "the hub"."""
+        late = (self.informers[feed] for feed in sorted(self._unlisted) if not self._lists[feed].done())
+        return [f"cannot list {each.name.removeprefix('hub ')}: {each.trouble or NO_ANSWER}" for each in late]
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        for task in self._lists.values():
+            task.cancel()
+
+    @staticmethod
+    def _watch(
+        api: Api, kind: JobKind, on_change: Callable[[str, Seen | None, Seen | None, bool], None], rng: Random
+    ) -> Informer[Seen]:
+        def decode(raw: bytes) -> Seen | None:
+            job = orjson.loads(raw)
+            return own_job(kind, raw, job) if placed_by_hub(kind, job) else None
+
+        informer = Informer(
+            api,
+            collection_path(kind),
+            decode,
+            rng=rng,
+            name=f"hub {kind.plural}",
+            missing_retry_seconds=UNSERVED_SECONDS,
+        )
+        informer.subscribe(lambda old, new: on_change(kind.feed, old, new, informer.listing))
+        return informer
 
 
 class PropagationFeed:
@@ -144,15 +201,15 @@ class PropagationFeed:
         self._on_change(new)
 
 
-def why_unread(informers: Iterable[Informer[Any]]) -> str | None:
-    """Return what cannot be read, and why, in words that follow "the hub"; None while that is not known yet.
+def why_unread(informers: Iterable[Informer[Any]], waited_seconds: float) -> str | None:
+    """Return what cannot be read, and why, in words that follow "the hub"; None where it may be read in a moment.
 
     Once something was read it counts as read: what is known of it stands, whatever becomes of its watch.
     """
     unread = [informer for informer in informers if not informer.synced.is_set()]
-    refused = [each for each in unread if each.refusal and not each.records]
-    if refused:
-        return f"cannot read {refused[0].name.removeprefix('hub ')}: {refused[0].refusal}"
+    late = [each for each in unread if each.refusal] or (unread if waited_seconds >= UNREAD_SECONDS else [])
+    if late:
+        return f"cannot read {late[0].name.removeprefix('hub ')}: {late[0].trouble or NO_ANSWER}"
     return None if unread else ""
 
 

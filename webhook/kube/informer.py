@@ -164,6 +164,11 @@ class Informer(Generic[R]):
         return any(where == namespace for known in (self.records, self.unreadable) for where, _ in known)
 
     @property
+    def trouble(self) -> str:
+        """Why the last request failed, if nothing was read since; or ``refusal``."""
+        return self.refusal or self._said
+
+    @property
     def served(self) -> bool:
         """The API server knows the resource (its CRD is installed)."""
         return self._machine.served is True

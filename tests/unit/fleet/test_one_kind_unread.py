@@ -75,7 +75,7 @@ async def test_jobs_of_a_kind_that_is_listed_late_are_looked_for_before_they_are
 
         world.own.request = asked  # type: ignore[method-assign]
         await asyncio.sleep(30)
-        assert any("cannot read pytorchjobs" in why for why in world.running_hub.problems)
+        assert any("cannot list pytorchjobs" in why for why in world.running_hub.problems)
         await world.hub.cluster.create(plain_job("other", runtime="600s"))
         await world.until(lambda: world.places("Job", "other"))
         assert (await side.pods())[: len(pods)] == pods, "nothing is known of it yet"

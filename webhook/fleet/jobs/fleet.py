@@ -1,7 +1,7 @@
 """What all jobs of one hub share: its members, and what is known of them."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -14,6 +14,7 @@ from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import Wish, why_not
 from webhook.core.notation.names import QUEUE_LABELS
 from webhook.fleet.jobs.allowance import Allowance
+from webhook.fleet.jobs.asking.choice import HUB
 from webhook.fleet.members.copies import JobName
 from webhook.fleet.members.member import Look, Member, NoAnswer
 from webhook.fleet.policies.multikueue import NOTHING_SET_UP, SetUp
@@ -28,6 +29,7 @@ TURNS: Final = 8
 """Objects of one namespace that are under way to one member."""
 
 _UNSWEPT: Final = "does not answer, and may have it from before this hub began"
+_UNLISTED: Final = "cannot list the jobs of this kind, or could not until a moment ago"
 _UNUSABLE: Final = "may have it from before this hub began, and does not say"
 
 
@@ -67,6 +69,10 @@ class Fleet:
 
     set_backs: int = 0
     """How often the hub's API server was found to have been set back."""
+
+    unlisted: dict[str, set[str]] = field(default_factory=dict)
+    """By kind that could not be listed when members were swept: those to be swept again before a job of it is offered.
+    """
 
     apart: dict[str, Mapping[JobName, str]] = field(default_factory=dict)
     """By member, each with why, the hub's jobs that have a copy there and a record that cannot be read, or a copy that
@@ -170,6 +176,13 @@ class Fleet:
         """
         return member not in self.unswept and cluster in self.swept.get(member, ())
 
+    def note_swept(self, member: str, unlisted: Collection[str]) -> None:
+        """Note that a member was swept, but for what it has of the kinds that could not be listed then."""
+        self.unswept.pop(member, None)
+        for kind in self.unlisted.keys() - set(unlisted):
+            self.unlisted[kind].discard(member)
+        self.unlisted = {kind: members for kind, members in self.unlisted.items() if members}
+
     def begin_again(self, version: int) -> None:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
         log.error("fleet.set_back", version=version)
@@ -190,9 +203,11 @@ class Fleet:
         """
         lost = self._lost_now
         unswept = {name for name, due in self.unswept.items() if due > came_after} - lost
-        left = {name: self._why_unswept(name) for name in unswept}
+        unlisted = self.unlisted.get(job[0], set()) - lost
+        left = {name: self._why_unswept(name) for name in unswept | unlisted}
+        left |= {HUB: _UNLISTED} if unlisted and not any(left.values()) else {}
         left |= {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in lost}
-        return {**left, "the hub": self.unread} if self.unread else left
+        return {**left, HUB: self.unread} if self.unread else left
 
     def _why_unswept(self, name: str) -> str:
         member = self.members.get(name)

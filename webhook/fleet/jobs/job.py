@@ -26,6 +26,7 @@ from webhook.core.fleet.steps import (
 from webhook.errors import Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.asking.choice import (
+    HUB,
     LOOKED_AT_SECONDS,
     OFFER_SECONDS,
     TOLD_SECONDS,
@@ -197,7 +198,7 @@ class FleetJob:
             self.look_at_seconds = min(self.look_at_seconds, self._patience.look_at_seconds)
             return None
         if self._uncounted:
-            self._refusals["the hub"] = self._uncounted
+            self._refusals[HUB] = self._uncounted
             return None
         candidates = self._candidates(dispatch)
         self._never = bool(candidates) and candidates <= self.choice.never and not self._fleet.silent
@@ -387,7 +388,8 @@ class FleetJob:
         # What was done to this copy there may be done to the next one.
         self.choice.failed_by(dispatch.member, did)
         if self._refusal.of_permit(dispatch, copy):
-            self.choice.pauses.begin(dispatch.member, did, asyncio.get_running_loop().time(), self._fleet.clock.now())
+            now, unix_now = asyncio.get_running_loop().time(), self._fleet.clock.now()
+            self.choice.pauses.begin(dispatch.member, dispatch.offer, did, now, unix_now)
         return f"{dispatch.member} {did}"
 
     def _hears(self, refused: str) -> None:

@@ -12,7 +12,7 @@ import structlog
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Sight
 from webhook.core.fleet.text import UnreadableRecord
-from webhook.errors import ApiError, Conflict
+from webhook.errors import ApiError
 from webhook.fleet.jobs.asking.failed import failed_there
 from webhook.fleet.jobs.events import (
     CHANGED,
@@ -51,6 +51,8 @@ HOUR_SECONDS: Final = 3600.0
 SILENT_SECONDS: Final = 30.0
 """Of a member, before its gangs are told: a restart of its API server is no news."""
 
+_REFUSED: Final = (400, 403, 404, 409, 413, 422)
+"""Statuses by which an event is there, or will never be."""
 UNPLACED_SECONDS: Final = 30.0
 """Without a member, before a gang is told: two rounds of offers."""
 
@@ -80,8 +82,7 @@ class Telling:
 
     async def where(self, job: Mapping[str, Any], dispatch: Dispatch, lacks: Sequence[str] = ()) -> None:
         """Say where it runs, and what it ``lacks`` there of what it refers to."""
-        with contextlib.suppress(ApiError):
-            await self._send(bound(self._kind, job, dispatch, self._fleet.clock.now()))
+        await self._send(bound(self._kind, job, dispatch, self._fleet.clock.now()))
         if lacks:
             await self._once(lacking(self._kind, job, dispatch, lacks, self._fleet.clock.now()))
 
@@ -195,10 +196,7 @@ class Telling:
         allowance = self._fleet.telling_of_waits if reason in (NEVER, UNPLACED) else self._fleet.telling
         if self.due(reason) and allowance.takes(asyncio.get_running_loop().time()):
             now = self._fleet.clock.now()
-            with contextlib.suppress(ApiError):
-                # Another process may have told it in this hour.
-                with contextlib.suppress(Conflict):
-                    await self._send(event(now))
+            if await self._send(event(now)):
                 self._told[reason] = now
 
     async def _once(self, event: dict[str, Any]) -> None:
@@ -208,17 +206,22 @@ class Telling:
             self._untold.pop(reason, None)
             return
         self._untold[reason] = event
-        if self._fleet.telling.takes(asyncio.get_running_loop().time()):
-            with contextlib.suppress(ApiError):
-                with contextlib.suppress(Conflict):
-                    await self._send(event)
-                self._told_last[reason] = name
-                # It may have been told from elsewhere meanwhile, or have become another.
-                if self._untold.get(reason) is event:
-                    del self._untold[reason]
+        if self._fleet.telling.takes(asyncio.get_running_loop().time()) and await self._send(event):
+            self._told_last[reason] = name
+            # It may have been told from elsewhere meanwhile, or have become another.
+            if self._untold.get(reason) is event:
+                del self._untold[reason]
 
-    async def _send(self, event: dict[str, Any]) -> None:
-        await self._fleet.api.request("POST", self._path, body=orjson.dumps(event))
+    async def _send(self, event: dict[str, Any]) -> bool:
+        """Send an event; return whether that is done with: it was told, perhaps by another process, or it is refused.
+
+        A namespace that takes no events takes none later, and has no more of the allowance of all.
+        """
+        try:
+            await self._fleet.api.request("POST", self._path, body=orjson.dumps(event))
+        except ApiError as error:
+            return error.status in _REFUSED
+        return True
 
 
 def _words(dispatch: Dispatch) -> tuple[object, ...]:

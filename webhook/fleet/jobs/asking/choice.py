@@ -30,6 +30,8 @@ LOOKED_AT_SECONDS: Final = 5.0
 """So long after an offer its member is looked at again and again."""
 WAITS_SECONDS: Final = OFFER_SECONDS + 5.0
 """After which its record says why it still waits where it was offered: one that moves on says it of itself."""
+HUB: Final = "the hub"
+"""Stands for a member in words of what keeps a gang from all of them."""
 TOLD_MAX: Final = 10
 """Members that a record names with why the gang is not there."""
 
@@ -195,6 +197,7 @@ class Choice:
         """Return why it is not in this member or that, ``besides`` one: ``refusals`` found now, else what each said."""
         known = {name: why for name, why in self._said.items() if name in members} | dict(refusals)
         known.pop(besides, None)
-        words = tuple(f"{name} {why}" for name, why in sorted(known.items()))
+        # What holds for the hub itself comes first, for it keeps the gang from all of them.
+        words = tuple(f"{name} {why}" for name, why in sorted(known.items(), key=lambda each: (each[0] != HUB, each)))
         more = (f"{len(words) - TOLD_MAX} more",) if len(words) > TOLD_MAX else ()
         return words[:TOLD_MAX] + more
