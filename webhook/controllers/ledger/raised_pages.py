@@ -14,8 +14,8 @@ from webhook.core.ledger.text import Decoder, LedgerCorrupt
 from webhook.errors import Conflict
 
 AT_ONCE: Final = 16
-"""Pages under way at a time, twice as many as of a commit: until all are raised nobody is admitted, and of a busy API
-server's time each client gets what it has requests under way.
+"""Pages under way at a time, twice as many as of a commit: until all are raised nobody is admitted. Beside fifty
+requests of others a page took half as long so (docs/scale.md).
 """
 
 
