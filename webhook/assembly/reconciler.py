@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from webhook.assembly.read_api import ReadApi, read_api
 from webhook.clock import Clock
@@ -22,11 +21,6 @@ from webhook.controllers.reporting.queue_metrics import QueueGauges
 from webhook.controllers.reporting.status import StatusWriter
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.api import Api
-
-SETTLED_SECONDS: Final = 2.0
-"""So long a new leader writes no status: gangs that came while nobody led start first. With 20,000 running, comparing
-what all queues show takes half a second.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,7 @@ def reconciler(
         api,
         view,
         queue_counts,
-        leading=settled(lambda: loop.leading),
+        leading=lambda: loop.leading,
         policy_objects=feeds.policy_objects,
         pod_group_object=feeds.pod_group_object,
         now=clock.now,
@@ -112,16 +106,3 @@ def reconciler(
     )
     gauges = QueueGauges(view, queue_counts, leading=lambda: loop.leading)
     return ReconcilerParts(view, feeds, terms, loop, recorder, status, reads, gauges)
-
-
-def settled(leading: Callable[[], bool]) -> Callable[[], bool]:
-    """Return what says whether this process has been ``leading`` for a while, as often as it is asked."""
-    since = float("inf")
-
-    def for_a_while() -> bool:
-        nonlocal since
-        now = asyncio.get_running_loop().time()
-        since = min(since, now) if leading() else float("inf")
-        return now - since >= SETTLED_SECONDS
-
-    return for_a_while

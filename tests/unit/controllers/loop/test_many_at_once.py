@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.controllers.stage import POLICY, queued_cluster, waiting_job
 from tests.unit.jobs.records import waiting_job as waiting
-from webhook.assembly.reconciler import SETTLED_SECONDS, ReconcilerParts, reconciler
+from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.view import View
 from webhook.config import Config
@@ -71,19 +71,6 @@ async def test_a_new_leader_starts_a_few_before_it_writes_what_gathered_while_no
         await asyncio.gather(running, return_exceptions=True)
     assert list(held) == [1, 4], "all others that fit follow in one write"
     assert held[4] - held[1] < 0.5
-
-
-async def test_a_new_leader_writes_no_status_before_it_has_started_who_waits() -> None:
-    async with queued_cluster() as cluster:
-        parts = reconciler(cluster.api(), Config(), identity="new", clock=LoopClock(), rng=Random(1))
-        running = asyncio.create_task(parts.run())
-        while not parts.reconciler.leading:
-            await asyncio.sleep(0.01)
-        assert not parts.status.leading()
-        await asyncio.sleep(SETTLED_SECONDS)
-        assert parts.status.leading()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 @asynccontextmanager
