@@ -271,7 +271,7 @@ FLEET_MUTANTS: Final = (
         "P4",
         "a hub that cannot read its queues and clusters takes them not for none",
         "webhook/fleet/jobs/fleet.py",
-        '        return {**left, HUB: self.unread} if self.unread else left\n',
+        "        return {**left, HUB: self.unread} if self.unread else left\n",
         "        return left\n",
         "tests/unit/fleet/test_rules_unread.py",
     ),

@@ -26,12 +26,17 @@ from webhook.core.scheduler.state import State
 def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
     """Set a blocked class aside until something that is in its way changes."""
     before, eclass.barrier = eclass.barrier, decision.barrier
-    short, vertex = short_of(state, eclass, decision), eclass.queue.vertex
-    eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or (not short and decision.barrier is None)
+    least, vertex = smallest(state, eclass, decision), eclass.queue.vertex
+    short = short_of(eclass, decision, least)
+    # All of it may never have quota where its smallest start has, and only the nodes have no room for that.
+    for_nodes = least is not None and least.misplaced is not None
+    eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or not (short or for_nodes or decision.barrier)
     behind_head = decision.barrier if isinstance(decision.barrier, BehindHead) else None
     fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
     eclass.short_of = None
+    if for_nodes:
+        wake_on.append(NodesFreed())
     if isinstance(decision.barrier, Misplaced):
         wake_on = [NodesFreed()]
         if decision.barrier.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
@@ -56,8 +61,8 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         _mark_in_tree(state, eclass, decision, keys, wake_on)
         return
     state.pending.mark_unschedulable(eclass, wake_on)
-    for_nodes = isinstance(before, Misplaced) is not isinstance(decision.barrier, Misplaced)
-    if eclass.hopeless or (eclass.queue.backfills and for_nodes):
+    turned = isinstance(before, Misplaced) is not isinstance(decision.barrier, Misplaced)
+    if eclass.hopeless or (eclass.queue.backfills and turned):
         state.pending.head_changed(eclass.queue)
 
 
@@ -74,15 +79,23 @@ def _is_beyond_nodes(state: State, eclass: EquivalenceClass, decision: Decision)
     return nodes.eligible(found.asked.shape).no_such_node or beyond(nodes, found) is not None
 
 
-def short_of(state: State, eclass: EquivalenceClass, decision: Decision) -> dict[FlavorResource, None]:
-    """Return what would have to be freed for a class to start; empty where no room helps."""
-    blocks, queue = decision.assignment.blocks, eclass.queue
-    if eclass.elastic and queue.vertex is not None and not decision.fits:
+def smallest(state: State, eclass: EquivalenceClass, decision: Decision) -> Decision | None:
+    """Return what could be done for the smallest start of a class; None where it has one size, or no need."""
+    queue = eclass.queue
+    if not eclass.elastic or queue.vertex is None or decision.fits:
+        return None
+    attempt = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.vertex)
+    return attempt.at(eclass.head.least_counts)
+
+
+def short_of(eclass: EquivalenceClass, decision: Decision, least: Decision | None) -> dict[FlavorResource, None]:
+    """Return what would have to be freed for a class to start, ``least`` being its smallest start; empty where no room
+    helps.
+    """
+    blocks = decision.assignment.blocks
+    if least is not None:
         # The whole gang may never fit where its smallest start only waits.
-        smallest = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.vertex).at(
-            eclass.head.least_counts
-        )
-        blocks += smallest.assignment.blocks
+        blocks += least.assignment.blocks
     keys = dict.fromkeys(b.key for b in blocks if b.code is Code.WAITING_FOR_QUOTA)
     if keys and decision.assignment.mode is not Mode.NO_FIT:
         # Which gangs it may stop depends on what it borrows, and by how much: that may be a key that has room.

@@ -22,7 +22,7 @@ from webhook.core.scheduler.cycle import admit, grow_all, stop_all
 from webhook.core.scheduler.explain import awaiting, barred, explain
 from webhook.core.scheduler.plan import Plan, Preempted
 from webhook.core.scheduler.queue_order import tournament, tree_of
-from webhook.core.scheduler.queueing_hints import short_of
+from webhook.core.scheduler.queueing_hints import short_of, smallest
 from webhook.core.scheduler.state import State
 from webhook.laboratory.dry_run.turns import Scan, Turns
 
@@ -320,7 +320,7 @@ def _mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisi
     """Set a class aside until anything that it asks for is freed in its tree."""
     fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
-    keys: Iterable[FlavorResource] = short_of(state, eclass, decision)
+    keys: Iterable[FlavorResource] = short_of(eclass, decision, smallest(state, eclass, decision))
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)

@@ -410,3 +410,19 @@ def test_ranks_over_two_racks_are_written_rack_by_rack_of_at_most_64_nodes_and_a
     assert racks == (["r0"] * 32 + ["r1"] * 32 if ranks == 64 else []), (
         "which ranks go where is then left to the scheduler"
     )
+
+
+@pytest.mark.parametrize("quota", [2, 3, 4])
+def test_a_gang_whose_smallest_start_alone_has_quota_starts_when_nodes_have_room_for_that(quota: int) -> None:
+    """All of it never fits the quota, or waits for some that others hold; what its quorum waits for is the nodes."""
+    made, there = engine(queue("q", quota), nodes={"a": 4})
+    there.bind("x", Bound("a", {"cpu": 4000}))
+    if quota == 3:
+        made.submit(gang("other", "q", cpu=1), 0.0)
+        there.put_node(NodeRecord("b", {"cpu": 1000}))
+        assert admitted(made) == ["other"]
+    made.submit(gang("quorate", "q", cpu=1, pods=3, quorum=2), 1.0)
+    assert admitted(made) == []
+    there.unbind("x")
+    made.wake_nodes()
+    assert admitted(made, 2.0) == ["quorate"]
