@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from tests.mutants.brought_rules import BROUGHT_MUTANTS
 from tests.mutants.fleet_rules import FLEET_MUTANTS
 from tests.mutants.mutant import UNIT, Mutant
 from tests.mutants.node_rules import NODE_MUTANTS
@@ -445,4 +446,5 @@ MUTANTS: Final = (
     ),
     *NODE_MUTANTS,
     *FLEET_MUTANTS,
+    *BROUGHT_MUTANTS,
 )

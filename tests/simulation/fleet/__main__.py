@@ -25,16 +25,12 @@ from tests import virtual_loop
 from tests.simulation.fleet.crashes import BOUNDED, WHAT, Counts
 from tests.simulation.fleet.dying import Dying
 from tests.simulation.fleet.links import CUTS, Fault
-from tests.simulation.fleet.needs import Needing
 from tests.simulation.fleet.story import Story
 from tests.simulation.fleet.weathers import WEATHERS
 from webhook.core.fleet.dispatch import DispatchPhase
 
 ROUGH = "all at once"
 DYING = "hubs die at writes"
-NEEDING = "jobs that refer to objects"
-NEEDING_STORIES = 0.1
-"""Of those in which hubs do not die at writes."""
 DYING_STORIES = 0.33
 ROUGH_STORIES = 0.6
 """Of all others."""
@@ -54,6 +50,9 @@ class Told(NamedTuple):
     """How often a link began to fail so."""
     crashes: int
     counts: Counts
+    brought: int
+    """Writes of what jobs refer to, beside the others."""
+    brought_crashes: Counter[str]
     most_looks: int
     """At one gang by one hub within a second."""
     failure: str
@@ -66,8 +65,6 @@ def drawn(seed: int) -> tuple[str, Story]:
     # By a draw of its own: the seeds of all other stories tell what they told before there were these.
     if Random(f"deaths {seed}").random() < DYING_STORIES:
         return DYING, Dying(seed, processes)
-    if Random(f"needs {seed}").random() < NEEDING_STORIES:
-        return NEEDING, Needing(seed, processes, bare=bare)
     if chance.random() >= ROUGH_STORIES:
         weather = chance.choice(sorted(WEATHERS))
         return weather, WEATHERS[weather](seed, processes, bare=bare)
@@ -88,7 +85,16 @@ def tell(seed: int) -> Told:
         gc.enable()
     crashes = story.crashes
     return Told(
-        seed, weather, story.rules.writes, story.faults, crashes.total, crashes.counts, story.most_looks, failure
+        seed,
+        weather,
+        story.rules.writes,
+        story.faults,
+        crashes.total,
+        crashes.counts,
+        story.brought.writes,
+        crashes.brought,
+        story.most_looks,
+        failure,
     )
 
 
@@ -99,11 +105,13 @@ class Sum:
         self.counts: Counts = Counter()
         self.faults: Counter[Fault] = Counter()
         self.weathers: Counter[str] = Counter()
-        self.writes = self.crashes = self.failed = self.most_looks = 0
+        self.brought_crashes: Counter[str] = Counter()
+        self.writes = self.crashes = self.failed = self.brought = self.most_looks = 0
 
     def add(self, told: Told) -> None:
         self.counts += told.counts
         self.faults += told.faults
+        self.brought, self.brought_crashes = self.brought + told.brought, self.brought_crashes + told.brought_crashes
         self.weathers[told.weather] += 1
         self.writes, self.crashes = self.writes + told.writes, self.crashes + told.crashes
         self.most_looks = max(self.most_looks, told.most_looks)
@@ -146,6 +154,8 @@ class Sum:
         print(f"{'phase':10} {'link':14}" + "".join(f"{what:>14}" for what in WHAT))
         for phase, fault in itertools.product(DispatchPhase, Fault):
             print(f"{phase:10} {fault:14}" + "".join(f"{self.counts[phase, fault, what]:14}" for what in WHAT))
+        at = ", ".join(f"{what}: {self.brought_crashes[what]}" for what in WHAT[:3])
+        print(f"of these at the {self.brought} writes of what jobs refer to: {at}")
         per_million = hits * 1_000_000 / max(1, self.writes)
         print(f"rarest before or after a write: {rarest}: {hits}, that is {per_million:.0f} in a million writes")
         print(f"{self.failed} violations")

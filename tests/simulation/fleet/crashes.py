@@ -7,6 +7,9 @@ write offers it to; where the write offers it to nobody, it is the link that the
 
 So there is no cell that cannot be hit: whatever the link to its member does, each phase ends with a write of the record
 over the link to the hub, and that may be sent, and stored, just after the other link has failed.
+
+What a job refers to is written for its copy, once its grant is stored: a crash there counts like one at its permit, and
+is told apart besides.
 """
 
 import json
@@ -18,7 +21,7 @@ from random import Random
 from typing import Final, Protocol
 
 from tests.simulation.fleet.links import Fault, Link, Moment, Write
-from tests.simulation.fleet.rules import Rules
+from tests.simulation.fleet.rules import STORAGES, Rules
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import decode
 from webhook.core.notation import names
@@ -41,12 +44,15 @@ first.
 """
 STRUCK_AT_A_COPY: Final = STRUCK | {DispatchPhase.OFFERED: 0.03}
 """The same at a write in a member: copies are made again and again."""
+STRUCK_WHILE_BRINGING: Final = 1.0
+"""The same at a write of what a job refers to: few jobs refer to anything that is not there yet."""
 EARLY: Final = 0.08
 """How often the link fails before the hub comes to the write, which it then may never do."""
 STORES_LITTLE: Final = (Fault.REFUSE, Fault.BLACK_HOLE, Fault.DENIED, Fault.HANGS)
 """Over such a link a write is seldom stored: no crash after one is waited for there."""
-_JOB: Final = re.compile(r"/namespaces/[^/]+/((?:pytorch)?jobs)(?:/([^/]+))?(?:/status)?$")
-_KINDS: Final = {"jobs": "Job.batch", "pytorchjobs": "PyTorchJob.kubeflow.org"}
+_JOB: Final = re.compile(r"/namespaces/[^/]+/((?:pytorch)?jobs|sparkapplications)(?:/([^/]+))?(?:/status)?$")
+_BROUGHT: Final = re.compile(r"/namespaces/[^/]+/(?:configmaps|secrets|serviceaccounts)(?:/[^/]+)?$")
+_KINDS: Final = {plural: kind for kind, (_, plural) in STORAGES.items()}
 
 Counts = Counter[tuple[DispatchPhase, Fault, str]]
 """(phase of a gang, state of the link to its member, what happened there)."""
@@ -72,6 +78,8 @@ class Place:
     """Before it."""
     link: str
     """To the member of the gang."""
+    brings: bool = False
+    """It is of what the job refers to."""
 
 
 @dataclass(eq=False)
@@ -103,6 +111,8 @@ class Crashes:
         self.dice = Random(f"crashes {seed}")
         """Its own: what else happens in the story does not hang on it."""
         self.counts: Counts = Counter()
+        self.brought: Counter[str] = Counter()
+        """What happened at writes of what jobs refer to: these are among the others."""
         self.total = 0
         self.aim: Aim | None = None
         self._under_way: dict[Write, tuple[Place | None, Fault]] = {}
@@ -134,7 +144,7 @@ class Crashes:
         if aim is None or aim.write in self._under_way or not aim.means(write, place, hub.links):
             return
         struck = STRUCK if write.link == HUB_LINK else STRUCK_AT_A_COPY
-        if self.dice.random() < struck[place.phase]:
+        if self.dice.random() < (STRUCK_WHILE_BRINGING if place.brings else struck[place.phase]):
             if aim.link:
                 # Where the one before was not stored, it may have been of a gang in another member.
                 cut(aim.link, Fault.PASS)
@@ -148,6 +158,7 @@ class Crashes:
         if place is not None:
             what = BEFORE if moment == "before" else AFTER if write in self._stored else FAILED
             self.counts[place.phase, fault, what] += 1
+            self.brought[what] += place.brings
 
     def died_idle(self, phase: DispatchPhase, fault: Fault) -> None:
         """Count a crash while nothing is written, but something is expected."""
@@ -164,7 +175,7 @@ def place_of(write: Write, rules: Rules) -> Place | None:
     """Return what a write is of; None for one of no gang, such as of an Event, or of a copy that no record names."""
     found = _JOB.search(write.path)
     if found is None:
-        return None
+        return _brought_for(write, rules)
     plural, name = found.groups()
     gang = rules.gang(_KINDS[plural], name or str(json.loads(write.body)["metadata"]["name"]))
     if gang is None:
@@ -173,6 +184,17 @@ def place_of(write: Write, rules: Rules) -> Place | None:
     if record.phase is DispatchPhase.NOWHERE:
         return Place(uid, record.phase, _offered_to(write) or write.link)
     return Place(uid, record.phase, record.member) if write.link in (HUB_LINK, record.member) else None
+
+
+def _brought_for(write: Write, rules: Rules) -> Place | None:
+    """Return what a write is of that has an object of a member belong to a copy; None for any other."""
+    if write.link == HUB_LINK or _BROUGHT.search(write.path) is None:
+        return None
+    for uid, record in rules.records().items():
+        granted = record.phase is DispatchPhase.GRANTED and record.member == write.link
+        if granted and record.copy_uid.encode() in write.body:
+            return Place(uid, record.phase, record.member, brings=True)
+    return None
 
 
 def _offered_to(write: Write) -> str:

@@ -1,10 +1,11 @@
 """One link between a hub and a cluster: what becomes of what is sent over it."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from webhook import errors
 from webhook.fleet.members.member import ANSWER_SECONDS
@@ -30,7 +31,8 @@ class Fault(StrEnum):
     """Something behind the API server hangs at each write, as it says in time; every other one is stored all the same.
     """
     DENIED = "denied"
-    """An admission webhook there refuses each write of a job, by one status after another that a server has for itself.
+    """An admission webhook there refuses each write of a job, and of what jobs refer to, by one status after another
+    that a server has for itself.
     """
 
 
@@ -50,6 +52,7 @@ class Write:
     body: bytes
 
 
+_REFUSED: Final = re.compile(r"jobs|/(?:sparkapplications|configmaps|secrets|serviceaccounts)(?:/|$)")
 SILENT = (Fault.BLACK_HOLE, Fault.LOST_REPLIES, Fault.HALF_OPEN)
 SLOW_SECONDS = ANSWER_SECONDS - 0.2
 HANGS_SECONDS = ANSWER_SECONDS - 0.5
@@ -112,7 +115,7 @@ class Link:
             raise _unknown(f"{method} {path}: no answer in time", write is not None)
         if write and self.fault is Fault.HANGS:
             return await self._hangs(write, how)
-        if write and self.fault is Fault.DENIED and "jobs" in path:
+        if write and self.fault is Fault.DENIED and _REFUSED.search(path):
             self._denied += 1
             kind, code = DENIALS[self._denied % len(DENIALS)]
             raise kind(code, "", "admission webhook denied the request")

@@ -8,7 +8,7 @@ from typing import Final
 
 LOOKS_MAX: Final = 40
 """At one gang by one process within a second. Each change of it or of its copy asks for a look, and each step taken."""
-_JOB: Final = re.compile(r"/(?:pytorch)?jobs/([^/]+)$")
+_JOB: Final = re.compile(r"/(?:(?:pytorch)?jobs|sparkapplications)/([^/]+)$")
 
 
 class Pace:

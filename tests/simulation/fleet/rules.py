@@ -14,7 +14,11 @@ from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.reading import status
 from webhook.laboratory.simulated.objects.store import Stored
 
-STORAGES = {"Job.batch": ("batch", "jobs"), "PyTorchJob.kubeflow.org": ("kubeflow.org", "pytorchjobs")}
+STORAGES = {
+    "Job.batch": ("batch", "jobs"),
+    "PyTorchJob.kubeflow.org": ("kubeflow.org", "pytorchjobs"),
+    "SparkApplication.sparkoperator.k8s.io": ("sparkoperator.k8s.io", "sparkapplications"),
+}
 _PODS, _CONFIG_MAPS, _NAMESPACES = ("", "pods"), ("", "configmaps"), ("", "namespaces")
 _BY_THE_SERVER = ("resourceVersion", "generation", "managedFields")
 
@@ -97,7 +101,7 @@ class Rules:
     def records(self) -> dict[str, Dispatch]:
         """Return the record of each of the hub's jobs, by its uid."""
         if self._records is None:
-            self._records = {stored.uid: _record(stored) for _, stored in stored_jobs(self._hub)}
+            self._records = {stored.uid: record_of(stored) for _, stored in stored_jobs(self._hub)}
         return self._records
 
     def gang(self, kind: str, name: str) -> tuple[str, Dispatch] | None:
@@ -105,14 +109,14 @@ class Rules:
         stored = self._hub.cluster.server.store.get(STORAGES[kind], NAMESPACE, name)
         if stored is None:
             return None
-        record = _record(stored)
+        record = record_of(stored)
         over = record.phase is DispatchPhase.NOWHERE and ended(stored.object, kind)
         return None if over else (stored.uid, record)
 
     def _running(self, side: Side) -> Iterator[tuple[str, str]]:
         """Yield (uid of the hub's job, uid of the copy) of what has pods or may get some in a member."""
         for kind, stored in stored_jobs(side):
-            copy, permitted = _copy(kind, stored)
+            copy, permitted = copy_of(kind, stored)
             if not copy.job:
                 continue
             self._jobs_of_copies[copy.uid] = copy.job
@@ -164,13 +168,14 @@ def stored_jobs(side: Side) -> Iterator[tuple[str, Stored]]:
 
 
 @lru_cache(4096)
-def _record(job: Stored) -> Dispatch:
+def record_of(job: Stored) -> Dispatch:
+    """Return the record of one of the hub's jobs."""
     written = (job.object["metadata"].get("annotations") or {}).get(names.DISPATCH)
     return NOWHERE if written is None else decode(written)
 
 
 @lru_cache(4096)
-def _copy(kind: str, job: Stored) -> tuple[Copy, bool]:
+def copy_of(kind: str, job: Stored) -> tuple[Copy, bool]:
     """Return what a job of a member says it is, and whether it bears a permit for itself: that in our own words."""
     notes = job.object["metadata"].get("annotations") or {}
     return copy_read(KINDS[kind], job.object), notes.get(names.PERMIT) == f"{notes.get(names.OFFER)} {job.uid}"

@@ -8,12 +8,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any
 
+from tests.simulation.fleet.brought import Brought
 from tests.simulation.fleet.crashes import EARLY, HUB_LINK, Aim, Crashes
 from tests.simulation.fleet.links import CUTS, Fault, Link, Moment, Write
+from tests.simulation.fleet.needs import Needs
 from tests.simulation.fleet.pace import Pace
 from tests.simulation.fleet.rules import Json, Rules, ended, jobs
+from tests.simulation.fleet.spark import SPARK, Sparks
 from tests.unit.controllers.stage import POLICY
-from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Make, Side, fleet, plain_job, pytorch_job
+from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, Side, fleet, plain_job, pytorch_job
 from tests.unit.fleet.failing import fail_all, failover_policy, once
 from webhook.clock import LoopClock
 from webhook.core.fleet.dispatch import DispatchPhase
@@ -63,7 +66,7 @@ class Process:
         states: dict[str, Fault],
         plan: FaultPlan | None,
         on_write: OnWrite,
-        pace: Pace,
+        on_request: Callable[[str, str], None],
         *,
         dead_man: bool = False,
     ) -> None:
@@ -76,7 +79,7 @@ class Process:
         self.links = {
             name: Link(side.cluster.api(HUB_ACCOUNT, plan), states, name, point) for name, side in world.members.items()
         }
-        self.links[HUB_LINK] = Link(world.hub.cluster.api(HUB_ACCOUNT, plan), states, HUB_LINK, point, pace.asked)
+        self.links[HUB_LINK] = Link(world.hub.cluster.api(HUB_ACCOUNT, plan), states, HUB_LINK, point, on_request)
         members = {name: link for name, link in self.links.items() if name != HUB_LINK}
         self.hub = Hub(self.links[HUB_LINK], dict(members), KINDS, clock=LoopClock(), rng=Random(4), dead_man=dead_man)
         self._task = asyncio.create_task(self.hub.run())
@@ -120,6 +123,7 @@ class Story:
         # Was drawn for something else once: without it each seed would tell another story.
         self.chance.random()
         self.crashes = Crashes(seed)
+        self.needs, self.sparks = Needs(seed), Sparks(seed)
         self.faults: Counter[Fault] = Counter()
         """How often a link began to fail so."""
         self.excused: set[str] = set()
@@ -127,6 +131,7 @@ class Story:
         self._stopped: set[str] = set()
         self.living: list[Process] = []
         self.rules: Rules
+        self.brought: Brought
         self._paces: list[Pace] = []
         self._spins = ""
         """How a hub went round and round, if one did: that is the end of the story."""
@@ -155,6 +160,7 @@ class Story:
         policy = HUB_POLICY if self.hub_queues else ()
         how: dict[str, Any] = {"starts": False, "watched": False, "without_tutti": self.bare, "hub_policy": policy}
         how["silent_hub_seconds"] = self.silent_hub_seconds
+        how["prepare"] = lambda name, cluster: self.sparks.serve(name, cluster, hub_queues=self.hub_queues)
         async with fleet("a", "b", "c", **how) as world:
             self.world = world
             self.states = dict.fromkeys((*world.members, HUB_LINK), Fault.PASS)
@@ -165,9 +171,16 @@ class Story:
             if self.broken:
                 for kind in ("Job", "PyTorchJob"):
                     await world.hub.cluster.create(failover_policy(kind))
+                if self.sparks.some:
+                    selected = [{"apiVersion": SPARK.api_version, "kind": SPARK.kind}]
+                    await world.hub.cluster.create(failover_policy(SPARK.kind, resourceSelectors=selected))
+            await self.needs.plant(world, policy=not self.broken)
+            await self.sparks.plant((*world.members.values(), *([world.hub] if self.hub_queues else ())))
+            self.brought = Brought(world, self.needs, self.rules)
+            self.sparks.watch(world.hub, self.rules)
             await self._plant_foreign()
             hubs = [asyncio.create_task(self._keep_a_hub()) for _ in range(self.processes)]
-            faults = [asyncio.create_task(work) for work in self._weather()]
+            faults = [asyncio.create_task(work) for work in (*self._weather(), self.needs.change(world.hub))]
             try:
                 await asyncio.gather(self._submit(), self._strike())
                 await asyncio.sleep(BUSY_SECONDS / 2)
@@ -181,6 +194,7 @@ class Story:
             last = self._process(None, lambda process, write, moment: False)
             try:
                 await self._come_to_rest()
+                self.brought.at_rest(last.hub)
             finally:
                 await last.end()
             assert not self.rules.broken, self.rules.broken
@@ -210,14 +224,15 @@ class Story:
         changes = []
         for number in range(self.jobs):
             make = self.chance.choice((pytorch_job, plain_job))
-            job = self._made(make, number)
+            runtime = f"{self.chance.randint(*self.runtimes)}s"
+            job = self.sparks.instead(make(f"job-{number}", runtime=runtime), runtime, hub_queues=self.hub_queues)
+            self.needs.refer(job)
             await self.world.hub.cluster.create(once(job) if self.broken else job)
             changes.append(asyncio.create_task(self._change(job["kind"], f"job-{number}")))
+            if self.hub_queues:
+                changes.append(asyncio.create_task(self.sparks.meddle(self.world.hub, job)))
             await asyncio.sleep(self.chance.uniform(0, BUSY_SECONDS / self.jobs))
         await asyncio.gather(*changes)
-
-    def _made(self, make: Make, number: int) -> dict[str, Any]:
-        return make(f"job-{number}", runtime=f"{self.chance.randint(*self.runtimes)}s")
 
     async def _change(self, kind: str, name: str) -> None:
         """Stop a job for a while, or delete it, or neither."""
@@ -239,7 +254,9 @@ class Story:
         for _ in range(TRIES):
             with contextlib.suppress(NotFound):
                 try:
-                    await self.world.hub.patch(kind, name, {"spec": change if kind == "Job" else {"runPolicy": change}})
+                    await self.world.hub.patch(
+                        kind, name, {"spec": {"runPolicy": change} if kind == "PyTorchJob" else change}
+                    )
                 except Forbidden:
                     await asyncio.sleep(1)
                     continue
@@ -328,7 +345,12 @@ class Story:
         dead_man = self.silent_hub_seconds is not None
         pace = Pace(self._spun)
         self._paces.append(pace)
-        return Process(self.world, self.states, plan, on_write, pace, dead_man=dead_man)
+
+        def asked(method: str, path: str) -> None:
+            pace.asked(method, path)
+            self.needs.asked(method, path)
+
+        return Process(self.world, self.states, plan, on_write, asked, dead_man=dead_man)
 
     async def _keep_a_hub(self) -> None:
         """Start a hub again when it has died at a write."""

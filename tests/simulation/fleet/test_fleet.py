@@ -14,8 +14,10 @@ from tests.simulation.fleet.__main__ import DYING, Sum, Told, drawn
 from tests.simulation.fleet.crashes import BEFORE, BOUNDED
 from tests.simulation.fleet.dying import Dying
 from tests.simulation.fleet.links import Fault
-from tests.simulation.fleet.needs import Needing
+from tests.simulation.fleet.needs import Needs
 from tests.simulation.fleet.pace import LOOKS_MAX
+from tests.simulation.fleet.rules import jobs
+from tests.simulation.fleet.spark import Sparks
 from tests.simulation.fleet.story import Story
 from tests.simulation.fleet.weathers import WEATHERS
 from webhook.core.fleet.dispatch import DispatchPhase
@@ -23,6 +25,8 @@ from webhook.fleet.jobs.asking.choice import Choice
 
 pytestmark = pytest.mark.virtual_time
 SEEDS = 4
+NEEDY = [seed for seed in range(40) if Needs(seed).some][:SEEDS]
+SPARKY = [seed for seed in range(40) if Sparks(seed).some][:SEEDS]
 PAST_FAILURES = (
     # A pod that had lost its owner when the backup was made, and was deleted between it and its restore.
     2587003444,
@@ -63,9 +67,19 @@ async def test_the_hubs_quota_is_held_while_a_member_holds(seed: int) -> None:
     await Story(seed, hub_queues=True).tell()
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-async def test_what_a_job_refers_to_is_there_before_it_runs_and_goes_with_it(seed: int) -> None:
-    await Needing(seed, 1 + seed % 2).tell()
+@pytest.mark.parametrize("hub_queues", [False, True])
+@pytest.mark.parametrize("seed", NEEDY)
+async def test_what_jobs_refer_to_comes_before_they_start_and_goes_with_them(seed: int, hub_queues: bool) -> None:
+    story = Story(seed, 1 + seed % 2, hub_queues=hub_queues)
+    await story.tell()
+    assert story.brought.writes
+
+
+@pytest.mark.parametrize("seed", SPARKY)
+async def test_jobs_that_are_placed_by_an_annotation_run_in_one_member_and_never_in_the_hub(seed: int) -> None:
+    story = Story(seed, 1 + seed % 2, hub_queues=True)
+    await story.tell()
+    assert any(kind == "SparkApplication.sparkoperator.k8s.io" for kind, _ in jobs(story.world.hub))
 
 
 async def test_a_hub_that_goes_round_and_round_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +139,18 @@ def test_a_long_run_names_each_bound_that_it_missed() -> None:
     whole = Sum()
     cells = itertools.product(DispatchPhase, Fault, BOUNDED)
     whole.add(
-        Told(1, DYING, 1_000_000, Counter({Fault.REFUSE: 10_000}), 6400, Counter(dict.fromkeys(cells, 100)), 1, "")
+        Told(
+            1,
+            DYING,
+            1_000_000,
+            Counter({Fault.REFUSE: 10_000}),
+            6400,
+            Counter(dict.fromkeys(cells, 100)),
+            0,
+            Counter(),
+            1,
+            "",
+        )
     )
     assert not whole.missed(1_000_000)
     del whole.counts[DispatchPhase.RECALLED, Fault.SLOW, BEFORE]

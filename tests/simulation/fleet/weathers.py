@@ -14,7 +14,7 @@ from webhook.clock import LoopClock
 from webhook.controllers.gangs.requeues import PERMIT_SECONDS
 from webhook.controllers.gangs.silent_hubs import LOOK_SECONDS as HEARD_SECONDS
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
-from webhook.core.fleet.silence import GRACE_SECONDS, surely_stopped_seconds
+from webhook.core.fleet.silence import GRACE_SECONDS, longest_grace_seconds, surely_stopped_seconds
 from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
 from webhook.fleet.hub import SWEEP_SECONDS
@@ -339,7 +339,13 @@ class Silent(OneFault):
         self._cut(member, self.chance.choice(CUTS))
         await asyncio.sleep(UNDER_WAY_SECONDS)
         held = self._held(member, DispatchPhase.GRANTED)
-        promised = {uid for uid in held if self._record(uid).stops_after_seconds}
+        # Of pods that a job does not show, a SparkApplication's, a hub waits for the longest grace there is.
+        shown = {
+            job["metadata"]["uid"]
+            for _, job in jobs(self.world.hub)
+            if longest_grace_seconds(job["spec"]) == GRACE_SECONDS
+        }
+        promised = {uid for uid in held & shown if self._record(uid).stops_after_seconds}
         self.excused |= {*held, *self._copies(member).values()}
         surely = surely_stopped_seconds(int(self.silent_hub_seconds), GRACE_SECONDS)
         counted_from = 0.0

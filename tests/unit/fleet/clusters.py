@@ -32,8 +32,11 @@ from webhook.laboratory.simulated.requests.identity import User
 ACCOUNT = User.service_account("tutti-system", "tutti-reconciler")
 HUB_ACCOUNT = User.service_account("tutti-fleet", "hub")
 NAMESPACE = "team-a"
-PLURALS = {"Job": "jobs"} | {each.kind: each.plural for each in FRAMEWORKS}
-PATHS = {kind: "/apis/batch/v1" if kind == "Job" else "/apis/kubeflow.org/v1" for kind in PLURALS}
+PLURALS = {"Job": "jobs"} | {each.kind: each.plural for each in FRAMEWORKS} | {"SparkApplication": "sparkapplications"}
+PATHS = dict.fromkeys(PLURALS, "/apis/kubeflow.org/v1") | {
+    "Job": "/apis/batch/v1",
+    "SparkApplication": "/apis/sparkoperator.k8s.io/v1beta2",
+}
 ANY = frozenset({"*"})
 Make = Callable[..., dict[str, Any]]
 QUEUEING_HUB = Config(hub=True)
@@ -254,17 +257,20 @@ async def fleet(
     watched: bool = True,
     silent_hub_seconds: float | None = None,
     pace: Pace | None = None,
+    prepare: Callable[[str, SimulatedCluster], None] = lambda name, cluster: None,
 ) -> AsyncIterator[Fleet]:
     """Yield a hub with these members, one node each, a queue of 4 cpu each.
 
     A hub with a policy has a Tutti of its own, by which its jobs wait for its quota first. ``watched``: it is seen to
     that no gang runs in two members. ``silent_hub_seconds``: members stop what a hub has that is silent for so long.
+    ``prepare`` is told each cluster, and what it is called, before anything runs there.
     """
     whole, member = Fleet(), Config(silent_hub_seconds=silent_hub_seconds)
     whole.dead_man = silent_hub_seconds is not None
     async with AsyncExitStack() as stack:
         for number, name in enumerate(("hub", *members)):
             cluster = SimulatedCluster(Random(number), pace=pace, namespaces=("tutti-system", NAMESPACE))
+            prepare(name, cluster)
             await stack.enter_async_context(cluster)
             if name == "hub":
                 whole.hub = Side(name, cluster)
