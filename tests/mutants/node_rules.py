@@ -52,8 +52,8 @@ NODE_MUTANTS: Final = (
         "N",
         "who is larger than all nodes is in nobody's way",
         "webhook/core/scheduler/queueing_hints.py",
-        "    eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or (not short and decision.barrier is None)\n",
-        "    eclass.hopeless = not short and decision.barrier is None\n",
+        "_is_beyond_nodes(state, eclass, decision) or not (short",
+        "not (short",
         f"{UNIT}/core/scheduler/test_booked_nodes.py",
     ),
     Mutant(

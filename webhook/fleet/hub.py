@@ -147,6 +147,8 @@ class Hub:
         if (following := self._following.pop(name, None)) is not None:
             following.cancel()
         self.fleet.unswept.pop(name, None)
+        for due in self.fleet.unlisted.values():
+            due.discard(name)
         self.fleet.silent.discard(name)
         self.fleet.apart.pop(name, None)
         self._delayed.pop(name, None)

@@ -59,6 +59,7 @@ class Roster:
         self._listed, refused = read(directory)
         self._unread = refused.keys()
         """Names whose files are refused, now: they may have gangs all the same."""
+        self._at_start = self._listed.keys() | refused.keys()
         self.known: dict[str, Account] = {}
         """Credentials that are in use."""
         self._conditions: dict[str, Condition] = {}
@@ -103,10 +104,9 @@ class Roster:
         """Make the members what is named now."""
         await self._read_directory()
         if not self._hub.set_up.read:
-            # Credentials of a directory rest on nothing else.
-            self._wanted = {**self._wanted, **self._listed}
-            for name, account in self._listed.items():
-                self._take(name, account)
+            # New credentials of a member rest on nothing else.
+            for name in self._listed.keys() & self._hub.fleet.members.keys():
+                self._take(name, self._listed[name])
             return
         clusters = self._hub.set_up.set_up().clusters
         self._conditions = {name: what for name, what in self._conditions.items() if name in clusters}
@@ -124,10 +124,15 @@ class Roster:
         named = clusters.keys() | self._listed.keys() | self._unread
         if not self._started:
             # A cluster that cannot be reached may have gangs all the same.
-            self._hub.fleet.has_to_sweep(named - self._hub.fleet.members.keys())
+            self._hub.fleet.has_to_sweep(named - self._hub.fleet.members.keys() - self._late)
             self._hub.fleet.members_known = self._started = True
         for name in self._hub.fleet.unswept.keys() - named:
             del self._hub.fleet.unswept[name]
+
+    @property
+    def _late(self) -> set[str]:
+        """Names of files that came after the hub had begun: nothing of theirs is from before."""
+        return self._listed.keys() - self._at_start
 
     async def _read_directory(self) -> None:
         """Take what each file says. One that is refused leaves its own member as it was, and every other alone."""
@@ -194,7 +199,7 @@ class Roster:
             self._close_later(Member(name, member.reach(api)))
             log.info("fleet.credentials_changed", member=name)
             return
-        if not self._started:
+        if not (self._started or name in self._late):
             self._join(name, account, api)
             return
         self._joining[name] = task = asyncio.get_running_loop().create_task(self._join_checked(name, account, api))

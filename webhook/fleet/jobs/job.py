@@ -241,15 +241,16 @@ class FleetJob:
 
     async def _after_failure(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> AfterFailure:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
+        copy = None if found is None or dispatch.phase is not DispatchPhase.GRANTED else found.sight.copy
+        if found is None or copy is None or not copy.failed or not wish.runs:
+            return AfterFailure.END
+        why, waits = status.why_failed(self._kind, found.object or {}), self._applying.policy.toleration_seconds
         if self._fleet.unread:
             # Its policy may be what cannot be read.
-            return AfterFailure.WAIT
-        copy = None if found is None or dispatch.phase is not DispatchPhase.GRANTED else found.sight.copy
-        waits = self._applying.policy.toleration_seconds
-        if found is None or copy is None or not copy.failed or waits is None or not wish.runs:
+            return self._failed.held_up(why, self._fleet.unread)
+        if waits is None:
             return AfterFailure.END
         others = self._candidates(dispatch) - self._fleet.namesakes((*dispatch.failed, dispatch.member))
-        why = status.why_failed(self._kind, found.object or {})
         after = await self._failed.after(wish, copy.uid, waits, others, self._look, why=why)
         self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
         return after
@@ -468,7 +469,8 @@ class FleetJob:
     async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch, found: Look | None) -> bool:
         """Permit a copy whose grant is stored; return whether it was still as granted. Raises ApiError, NoAnswer."""
         member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
-        lacks = await bring(self._fleet, self._kind, job, dispatch, found) if self._applying.policy.brings else ()
+        asks = self._applying.policy.brings or self._fleet.unread
+        lacks = await bring(self._fleet, self._kind, job, dispatch, found) if asks else ()
         if (written := await member.permit(self._kind, self.namespace, self.name, uid, dispatch)) is not None:
             await self.telling.where(job, dispatch, lacks)
         return self.last_read.wrote(written)

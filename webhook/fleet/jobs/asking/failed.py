@@ -76,6 +76,12 @@ class Failed:
         waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
         return AfterFailure.WAIT if waits else AfterFailure.END
 
+    def held_up(self, why: str, unread: str) -> AfterFailure:
+        """Return that it waits, for its policy may be what the hub cannot read; ``why`` it failed, as its copy says."""
+        self.said = failed_there(why)
+        self.words = f"{self.said}; whether it may run elsewhere is not known: the hub {unread}"
+        return AfterFailure.WAIT
+
     def _silent_since(self, name: str, due: float) -> float:
         """Return from when the silence of a member counts: one that has only begun is no reason to give it up.
 

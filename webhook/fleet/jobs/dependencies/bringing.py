@@ -63,6 +63,9 @@ async def bring(
     ``look`` shows its copy. Raises ApiError where the hub's own API server does not answer, NoAnswer and Refused of the
     member.
     """
+    if fleet.unread:
+        # Its policy may be what cannot be read: a copy is permitted once, and would start without what it needs.
+        raise Refused(f"the hub {fleet.unread}")
     optional = references(job.get("spec"))
     # A member could name anything in its copy: only what the hub's job refers to is brought.
     copied = None if look is None else paths.find(look.object, ("spec",))

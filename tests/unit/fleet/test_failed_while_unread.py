@@ -1,0 +1,55 @@
+"""What becomes of a job that fails in its member while the hub cannot read what its users want after a failure."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.unit.fleet.clusters import Fleet, fleet, pytorch_job
+from tests.unit.fleet.failing import fail_all, once
+from tests.unit.fleet.test_hub_quota import events_of
+from webhook.errors import Unavailable
+from webhook.fleet.members.copies import dispatch_of
+
+pytestmark = pytest.mark.virtual_time
+BROKEN = Unavailable(500, "InternalError", "conversion webhook for it failed: no endpoints available")
+
+
+@asynccontextmanager
+async def failing_in_a(*, unread: bool) -> AsyncIterator[Fleet]:
+    """Yield a fleet of two, in one of which a gang without any policy fails, once its hub has started anew."""
+    async with fleet("a", "b") as world:
+        await fail_all(world.members["a"])
+        await world.hub.cluster.create(once(pytorch_job(runtime="90s")))
+        await world.until(lambda: world.places("PyTorchJob", "pytorch-test"))
+        await world.stop()
+        world.start()
+        request = world.own.request
+
+        async def asked(method: str, path: str, **how: Any) -> bytes:
+            if unread and path.endswith("/policy.karmada.io/v1alpha1/propagationpolicies"):
+                raise BROKEN
+            return await request(method, path, **how)
+
+        world.own.request = asked  # type: ignore[method-assign]
+        await asyncio.sleep(30)
+        assert bool(world.running_hub.fleet.unread) is unread
+        world.mend = lambda: setattr(world.own, "request", request)  # type: ignore[attr-defined]
+        yield world
+
+
+@pytest.mark.parametrize("unread", [False, True])
+async def test_a_job_that_has_failed_says_so_while_its_hub_cannot_read_whether_it_is_tried_elsewhere(
+    unread: bool,
+) -> None:
+    async with failing_in_a(unread=unread) as world:
+        await asyncio.sleep(600)
+        side = await world.members["a"].get("PyTorchJob", "pytorch-test")
+        ended = {each["type"] for each in (side or {}).get("status", {}).get("conditions", ())}
+        job = await world.hub.get("PyTorchJob", "pytorch-test") or {}
+        shown = {each["type"] for each in job.get("status", {}).get("conditions", ()) if each["status"] == "True"}
+        told = [each["message"] for each in await events_of(world, "FailedInMember")]
+        assert "Failed" in shown | ended
+        assert "Failed" in shown or told or dispatch_of(job).waits, "nobody says why it does not end"
