@@ -19,7 +19,7 @@ BROKEN = Unavailable(500, "InternalError", "conversion webhook for it failed: no
 
 @asynccontextmanager
 async def failing_in_a(*, unread: bool) -> AsyncIterator[Fleet]:
-    """Yield a fleet of two, in one of which a gang without any policy fails, once its hub has started anew."""
+    """Yield a fleet of two, in one of which a gang without any policy fails, once its hub has been started again."""
     async with fleet("a", "b") as world:
         await fail_all(world.members["a"])
         await world.hub.cluster.create(once(pytorch_job(runtime="90s")))
