@@ -28,6 +28,7 @@ LACKING: Final = "DependencyMissing"
 QUEUE_MISSING: Final = "QueueMissing"
 STATUS_REFUSED: Final = "StatusRefused"
 RECORD_REFUSED: Final = "DispatchRefused"
+STRANGE_END: Final = "OperatorInHub"
 STARTS_NOWHERE: Final = "it can start in no member that it may run in, whatever ends: change the job, or what they have"
 REASON_CHARACTERS: Final = 200
 """Of what is wrong with a record."""
@@ -190,6 +191,16 @@ def status_refused(kind: JobKind, job: Mapping[str, Any], member: str, why: str,
     message = (_NOT_SHOWN if member else _NOT_CLEARED).format(member=member, why=shortened(why, REASON_CHARACTERS))
     told = {"reason": STATUS_REFUSED, "message": message, "type": "Warning"}
     return _while_so(kind, job, f"refused.{int(now // 3600)}", now) | told
+
+
+def strange_end(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Return the event that something in the hub says a job has ended, which no member has said; one an hour."""
+    message = (
+        "A status says that this job has ended, and no member has said that, so the job goes on. Something writes "
+        f"statuses of {kind.kind}s in the hub's own cluster, most likely their operator. Remove it from the hub"
+    )
+    told = {"reason": STRANGE_END, "message": message, "type": "Warning"}
+    return _of_job(kind, job, f"strange.{int(now // 3600)}", now) | told
 
 
 def expiring(namespace: str, secret: str, member: str, until: float, now: float) -> dict[str, Any]:

@@ -132,11 +132,11 @@ class FleetJob:
         if found is not None and found.sight.copy is not None:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
         sight = None if found is None else found.sight
+        job = await self._showing.without_strange_end(job, dispatch, sight)
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
         self.look_at_seconds = min(self.look_at_seconds, await self.telling.held_up(job, dispatch, sight))
         self._applying.look(self._fleet.propagations, job)
-        self._queue = queue_label(job, self._kind) or ""
-        self._uncounted = self._fleet.why_uncounted(job)
+        self._queue, self._uncounted = queue_label(job, self._kind) or "", self._fleet.why_uncounted(job)
         target = await self._target(wish, dispatch, found, ahead)
         after = await self._after_failure(wish, dispatch, found)
         moves, complete = target is not None, self._fleet.members_known and not self._left_in()

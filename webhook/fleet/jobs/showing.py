@@ -6,11 +6,12 @@ from math import inf
 from typing import Any, Final
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
+from webhook.core.fleet.sight import Sight
 from webhook.errors import ApiError
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.member import Look
-from webhook.fleet.members.shown import ending, shown
+from webhook.fleet.members.shown import ending, ends_strangely, shown
 from webhook.jobs.kinds.kind import JobKind
 
 SHOWN_SECONDS: Final = 1.0
@@ -31,6 +32,16 @@ class Showing:
     def wait_until(self) -> float:
         """Return the loop time at which the next status is shown; infinity where that is now."""
         return self._next_seconds if self._now() < self._next_seconds else inf
+
+    async def without_strange_end(self, job: dict[str, Any], dispatch: Dispatch, sight: Sight | None) -> dict[str, Any]:
+        """Return the job without a status by which it would have ended, where no member has said that; and say so.
+
+        As the status then differs from the member's, that is shown in its place.
+        """
+        if not ends_strangely(self._kind, job, dispatch, None if sight is None else sight.copy):
+            return job
+        await self._telling.ends_strangely(job)
+        return {key: value for key, value in job.items() if key != "status"}
 
     async def mirror(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> float:
         """Show the member's status while the gang runs there; return the loop time to do that if it is not yet shown.

@@ -22,6 +22,7 @@ from webhook.fleet.jobs.events import (
     RECORD_REFUSED,
     SILENT,
     STATUS_REFUSED,
+    STRANGE_END,
     UNPLACED,
     UNREADABLE,
     bound,
@@ -34,6 +35,7 @@ from webhook.fleet.jobs.events import (
     record_refused,
     silent,
     status_refused,
+    strange_end,
     unplaced,
     unreadable,
 )
@@ -169,6 +171,10 @@ class Telling:
         why = str(error)
         log.warning("fleet.status_refused", job=job["metadata"]["name"], member=member, error=why)
         await self.hourly(STATUS_REFUSED, lambda now: status_refused(self._kind, job, member, why, now))
+
+    async def ends_strangely(self, job: Mapping[str, Any]) -> None:
+        """Say that something in the hub wrote that it has ended, which is not believed."""
+        await self.hourly(STRANGE_END, lambda now: strange_end(self._kind, job, now))
 
     async def of_record(self, own: OwnJob, error: Exception) -> None:
         """Say that the record cannot be read, or that the hub's API server refuses it, so that the job does not go on.

@@ -8,6 +8,8 @@ hub's job may have been made smaller since. What is refused would never show how
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
+from webhook.core.fleet.sight import Copy
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.untyped import paths
@@ -36,6 +38,23 @@ def cleared(kind: JobKind, job: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     left = shown(kind, job, {})
     return None if left == job["status"] else left
+
+
+def ends_strangely(kind: JobKind, job: Mapping[str, Any], dispatch: Dispatch, copy: Copy | None) -> bool:
+    """Return whether a job of the hub says that it has ended, and no member has said so.
+
+    An operator that is left in the hub writes that where no ``managedBy`` tells it to leave a job alone: its pods are
+    refused there. ``copy`` is what was seen in the member that the record names.
+    """
+    if kind.managed_by is not None or status.finished(kind, job) is None:
+        return False
+    if dispatch.phase is DispatchPhase.OFFERED:
+        # It had not ended when the offer was stored, and no member's word is shown before the grant.
+        return True
+    if dispatch.phase is not DispatchPhase.GRANTED or copy is None or copy.uid != dispatch.copy_uid:
+        return False
+    # An end is shown only while the copy says it, and is noted in the record at once.
+    return not (copy.finished or copy.deleting)
 
 
 def ending(status: Mapping[str, Any]) -> list[dict[str, Any]]:

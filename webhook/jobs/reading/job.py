@@ -54,7 +54,7 @@ def read(
         pod_set.share_price()
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
     active = status.active(kind, obj)
-    finished = status.finished(kind, obj)
+    finished = _finished(kind, obj, dispatch)
     owner, queue = gang_owner(kind, obj, kinds), queue_label(obj, kind)
     by_itself = owner is not None or queue is not None or (gang is not None and gang.pod_group is not None)
     return JobRecord(
@@ -132,6 +132,16 @@ def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite]) -> str:
     marks = (site.labels.get(names.GANG_LABEL) for site in sites)
     marked = next((mark for mark in marks if isinstance(mark, str) and mark not in own), "")
     return marked or made_for(paths.find_mapping(metadata, ("labels",)))
+
+
+def _finished(kind: JobKind, obj: Mapping[str, Any], dispatch: Dispatch) -> str | None:
+    """Return how a job has ended. Of one that a hub offers, no member has said anything yet.
+
+    Where no ``managedBy`` keeps it away, an operator in the hub may have.
+    """
+    if kind.managed_by is None and dispatch.phase is DispatchPhase.OFFERED:
+        return None
+    return status.finished(kind, obj)
 
 
 def _dispatch(kind: JobKind, marks: Mapping[str, Any]) -> Dispatch:

@@ -1,10 +1,13 @@
 """What a hub's Job shows of its copy's status: nothing that the API server refuses as a step back."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from webhook.fleet.members.shown import cleared, ending, shown
+from webhook.core.fleet.dispatch import NOWHERE, Dispatch, Offer
+from webhook.core.fleet.sight import Copy
+from webhook.fleet.members.shown import cleared, ending, ends_strangely, shown
 from webhook.jobs.kinds.registry import KINDS
 
 JOB = KINDS["Job.batch"]
@@ -112,3 +115,33 @@ def test_what_led_to_its_end_is_shown_where_an_old_controller_does_not_say_it(en
     assert shown(JOB, job(), {"conditions": [ended]}) == expected
     assert shown(JOB, job(), expected) == expected
     assert shown(JOB, job(), {"conditions": [{**ended, "status": "False"}, {"type": []}]})["conditions"][2:] == []
+
+
+OFFERED = NOWHERE.offered(1, "a", "cluster-a")
+GRANTED = OFFERED.granted("copy", "7")
+COPY = Copy("copy", "8", "hub", "job", Offer(1, 1), permitted=True, suspended=False)
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "copy", "strange"),
+    [
+        (NOWHERE, None, False),
+        (OFFERED, None, True),
+        (OFFERED, COPY, True),
+        (GRANTED, None, False),
+        (GRANTED, COPY, True),
+        (GRANTED, replace(COPY, uid="another"), False),
+        (GRANTED, replace(COPY, deleting=True), False),
+        (GRANTED, replace(COPY, finished=True), False),
+        (GRANTED.recalled("over"), COPY, False),
+        (GRANTED.recalled("over").proven_gone(), None, False),
+    ],
+)
+def test_an_end_in_the_hub_is_no_end_while_the_copy_that_would_have_said_it_has_not_ended(
+    dispatch: Dispatch, copy: Copy | None, strange: bool
+) -> None:
+    spark, failed = KINDS["SparkApplication.sparkoperator.k8s.io"], {"applicationState": {"state": "FAILED"}}
+    assert ends_strangely(spark, job(failed), dispatch, copy) is strange
+    assert not ends_strangely(spark, job({"applicationState": {"state": "RUNNING"}}), dispatch, copy)
+    over = {"conditions": [{"type": "Failed", "status": "True"}]}
+    assert not ends_strangely(JOB, job(over), dispatch, copy), "its controller leaves alone what has a managedBy"

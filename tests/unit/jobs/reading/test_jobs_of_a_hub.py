@@ -106,3 +106,26 @@ def test_a_job_that_names_its_ordinary_controller_gets_the_hub_too(kind: JobKind
         written = put({"metadata": {"name": "train", "namespace": "team-a"}, "spec": {}}, kind.managed_by, manager)
         assert find(marked(kind, written), kind.managed_by) == names.HUB_MANAGER
         assert find(marked(KINDS[kind.key], written), kind.managed_by) == manager, "not in a hub"
+
+
+@pytest.mark.parametrize(
+    ("record", "finished"),
+    [
+        (None, "Failed"),
+        (encode(OFFERED), None),
+        (encode(OFFERED.granted("copy", "7")), "Failed"),
+        (encode(OFFERED.granted("copy", "7").recalled("over")), "Failed"),
+        (encode(OFFERED.withdrawn("stopped")), "Failed"),
+    ],
+)
+def test_a_status_that_an_operator_in_the_hub_writes_ends_no_job_that_is_offered(
+    record: str | None, finished: str | None
+) -> None:
+    notes = {names.MANAGED_BY: names.HUB_MANAGER} | ({} if record is None else {names.DISPATCH: record})
+    job = {
+        "metadata": {"name": "train", "namespace": "team-a", "uid": "1", "annotations": notes},
+        "status": {"applicationState": {"state": "FAILED"}},
+    }
+    kind = "SparkApplication.sparkoperator.k8s.io"
+    assert read(IN_HUB[kind], job, NO_CONTEXT, IN_HUB).finished == finished
+    assert read(KINDS[kind], job, NO_CONTEXT).finished == "Failed", "not in a hub"
