@@ -254,7 +254,11 @@ def test_a_spark_application_runs_whole_in_a_member_and_no_pod_of_it_in_the_hub(
         patch = f'--patch={{"metadata": {{"annotations": {{"{names.MANAGED_BY}": {value}}}}}}}'
         assert "is immutable" in world.hub.refused("patch", SPARK, "train", "--type=merge", patch)
 
-    assert len(pods_of(member)) == 3
+    # By what that operator writes then, the job has not ended.
+    says(world.hub, {"applicationState": {"state": "SUBMISSION_FAILED", "errorMessage": "failed to run spark-submit"}})
+    shows(world, "RUNNING")
+    assert "OperatorInHub" in [each["reason"] for each in world.hub.items("events")]
+    stays(lambda: len(pods_of(member)) == 3, 10, what="it runs on")
     says(member, ENDS | {"applicationState": {"state": "COMPLETED"}})
     shows(world, "COMPLETED")
     wait_until(lambda: not world.hub.get(SPARK, "train")["metadata"].get("finalizers"), 60, what="let go")
