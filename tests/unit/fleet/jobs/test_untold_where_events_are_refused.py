@@ -42,7 +42,7 @@ async def test_a_namespace_that_refuses_events_keeps_no_other_from_hearing_of_a_
             job = plain_job(f"noisy-{number}")
             job["metadata"] |= {"uid": f"noisy-{number}", "namespace": "noisy"}
             telling = Telling(fleet, KINDS["Job.batch"], "noisy")
-            await telling.where(job, there, ["ConfigMap settings is not there, nor in the hub"])
+            await telling.where(job, there, ["ConfigMap settings is not in the hub"])
             jobs.append((job, telling))
         await asyncio.sleep(300)
         quiet, told = plain_job("quiet"), Telling(fleet, KINDS["Job.batch"], NAMESPACE)

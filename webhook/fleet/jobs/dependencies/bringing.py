@@ -23,7 +23,7 @@ from webhook.fleet.jobs.dependencies.dependency import (
     owner_of_all,
     pull_secrets,
 )
-from webhook.fleet.jobs.dependencies.holding import has, put
+from webhook.fleet.jobs.dependencies.holding import put, why_lacking
 from webhook.fleet.jobs.dependencies.references import references
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.members import answers, words
@@ -119,8 +119,8 @@ class _Bringing:
             if found is not None:
                 wanted = made(dependency, found, self._namespace, self._fleet.uid, self._owner)
                 why = await put(self._member, dependency, wanted)
-            elif why and await has(self._member, dependency, self._namespace):
-                why = ""
+            elif why:
+                why = await why_lacking(self._member, dependency, self._namespace, self._owner["uid"], why)
         if why:
             self._said.append(f"{dependency} {why}")
         return () if found is None else _named_by(dependency, found)
@@ -131,7 +131,8 @@ class _Bringing:
         try:
             raw = await self._fleet.api.request("GET", dependency.path(self._namespace), query=answers.ONE)
         except NotFound:
-            return None, "" if optional else f"is not there, nor in the hub: create it in the hub, or in {member}"
+            lacking = f"is not in the hub, and {member} has none of its own: create it in the hub, or in {member}"
+            return None, "" if optional else lacking
         except ApiError as error:
             if error.status in _OF_THE_HUB:
                 raise

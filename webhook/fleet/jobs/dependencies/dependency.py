@@ -90,6 +90,16 @@ def is_from(hub: str, there: Mapping[str, Any]) -> bool:
     return paths.find_mapping(there, ("metadata", "labels")).get(names.ORIGIN_LABEL) == hub
 
 
+def is_of_others(copy_uid: str, there: Mapping[str, Any]) -> bool:
+    """Return whether an object of a member was brought by any hub and goes with other copies than this one.
+
+    It may belong to this one already: brought before the hub's process ended, or its member refused something else.
+    """
+    owners = mappings(paths.find(there, ("metadata", "ownerReferences")))
+    brought = bool(paths.find_mapping(there, ("metadata", "labels")).get(names.ORIGIN_LABEL))
+    return brought and bool(owners) and all(each.get("uid") != copy_uid for each in owners)
+
+
 def another_hub(hub: str, there: Mapping[str, Any]) -> bool:
     """Return whether an object of a member was made by a hub that is not this one."""
     return bool(paths.find_mapping(there, ("metadata", "labels")).get(names.ORIGIN_LABEL, hub) != hub)

@@ -7,7 +7,15 @@ import orjson
 
 from webhook.core.notation import names
 from webhook.errors import ApiError
-from webhook.fleet.jobs.dependencies.dependency import OWNERS_MAX, Dependency, another_hub, change, is_from, owners_of
+from webhook.fleet.jobs.dependencies.dependency import (
+    OWNERS_MAX,
+    Dependency,
+    another_hub,
+    change,
+    is_from,
+    is_of_others,
+    owners_of,
+)
 from webhook.fleet.members import words
 from webhook.fleet.members.member import Member, NoAnswer, Refused
 from webhook.kube.api import JSON, JSON_PATCH, METADATA
@@ -16,6 +24,7 @@ from webhook.untyped.values import text
 
 _TRIES: Final = 3
 """For others may write there at the same time."""
+_OF_OTHERS: Final = "what is there was brought for other jobs, and goes with them"
 _GOES: Final = "was brought there by another hub, and goes when that one's jobs have: have it called otherwise here"
 
 
@@ -41,12 +50,18 @@ async def put(member: Member, dependency: Dependency, wanted: Mapping[str, Any])
     raise Refused(f"{dependency}: it keeps changing there")
 
 
-async def has(member: Member, dependency: Dependency, namespace: str) -> bool:
-    """Return whether a member shows that it has an object, whoever made it. Raises NoAnswer."""
+async def why_lacking(member: Member, dependency: Dependency, namespace: str, copy_uid: str, why: str) -> str:
+    """Return ``why`` an object is not brought; nothing where its member shows one that does not go from under the copy.
+
+    What the hub has not any more is not kept for one more copy: somebody has taken it away. Raises NoAnswer.
+    """
     try:
-        return await _read(member, dependency, namespace, METADATA) is not None
+        there = await _read(member, dependency, namespace, METADATA)
     except Refused:
-        return False
+        return why
+    if there is None:
+        return why
+    return f"{why}; {_OF_OTHERS}" if is_of_others(copy_uid, there) else ""
 
 
 async def _read(member: Member, dependency: Dependency, namespace: str, accept: str = JSON) -> dict[str, Any] | None:

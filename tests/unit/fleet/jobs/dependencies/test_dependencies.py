@@ -51,6 +51,10 @@ async def change(side: Side, kind: str, name: str, what: dict[str, Any]) -> None
     await side.admin.request("PATCH", path(kind, name), body=orjson.dumps(what), content_type=MERGE_PATCH)
 
 
+async def remove(side: Side, kind: str, name: str) -> None:
+    await side.admin.request("DELETE", path(kind, name))
+
+
 async def give(world: Fleet, **policy: Any) -> None:
     """Make what jobs refer to in the hub, and the policy."""
     notes = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "kept", "tutti.dev/x": "1"}
@@ -199,7 +203,7 @@ async def test_what_is_in_neither_cluster_is_told_and_what_the_member_alone_has_
         await world.until(runs_in(world, "a"))
         await asyncio.sleep(1)
         assert await told(world) == [
-            "In a: ConfigMap settings-2 is not there, nor in the hub: create it in the hub, or in a"
+            "In a: ConfigMap settings-2 is not in the hub, and a has none of its own: create it in the hub, or in a"
         ]
 
 
@@ -211,7 +215,7 @@ async def test_a_service_account_is_made_only_if_the_jobs_own_namespace_has_one_
         await world.hub.cluster.create(needy(serviceAccountName="awaited"))
         await asyncio.sleep(10)
         assert await get(world.members["a"], "ServiceAccount", "awaited") is None
-        assert "ServiceAccount awaited is not there, nor in the hub" in (await told(world))[0]
+        assert "ServiceAccount awaited is not in the hub, and a has none of its own" in (await told(world))[0]
 
 
 async def test_a_secret_that_the_hub_may_not_read_is_passed_over_and_told_with_the_fix() -> None:
