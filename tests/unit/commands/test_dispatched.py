@@ -251,6 +251,12 @@ async def test_of_each_reason_the_newest_event_is_shown_and_none_that_is_over() 
     assert await warnings(job(), event("StatusRefused", 5000, None), event("Queued", 1, None)) == []
 
 
+async def test_an_operator_that_writes_statuses_in_the_hub_is_named_beside_who_has_the_job() -> None:
+    granted = record("granted")
+    told = event("OperatorInHub", 60, granted, "no member has said that")
+    assert await warnings(job(granted), told) == ["60s ago: OperatorInHub: no member has said that"]
+
+
 async def test_who_may_not_read_events_is_shown_the_member_all_the_same() -> None:
     api = Answers(**{PATH: job(record("granted")), EVENTS: Forbidden(403, "Forbidden", "no")})
     assert await dispatched(api, "job/train", "team-vision", NOW) == [("member", "left has it")]  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from webhook.untyped import paths
 from webhook.untyped.values import items, seconds, text
 from webhook.wire.times import human_age
 
-TOLD: Final = (events.RECORD_REFUSED, events.STATUS_REFUSED, events.SILENT, events.CHANGED)
+TOLD: Final = (events.RECORD_REFUSED, events.STATUS_REFUSED, events.SILENT, events.CHANGED, events.STRANGE_END)
 LATE_SECONDS: Final = 3900.0
 """Events come once an hour, as long as there is reason for them."""
 

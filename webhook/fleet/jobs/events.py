@@ -200,7 +200,7 @@ def strange_end(kind: JobKind, job: Mapping[str, Any], now: float) -> dict[str, 
         f"statuses of {kind.kind}s in the hub's own cluster, most likely their operator. Remove it from the hub"
     )
     told = {"reason": STRANGE_END, "message": message, "type": "Warning"}
-    return _of_job(kind, job, f"strange.{int(now // 3600)}", now) | told
+    return _while_so(kind, job, f"strange.{int(now // 3600)}", now) | told
 
 
 def expiring(namespace: str, secret: str, member: str, until: float, now: float) -> dict[str, Any]:
