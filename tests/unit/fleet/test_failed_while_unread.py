@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.fleet.clusters import Fleet, fleet, pytorch_job
-from tests.unit.fleet.failing import fail_all, once
+from tests.unit.fleet.failing import fail_all, failover_policy, once
 from tests.unit.fleet.test_hub_quota import events_of
+from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.errors import Unavailable
 from webhook.fleet.members.copies import dispatch_of
 
@@ -40,6 +41,11 @@ async def failing_in_a(*, unread: bool) -> AsyncIterator[Fleet]:
         yield world
 
 
+async def shown(world: Fleet) -> set[str]:
+    job = await world.hub.get("PyTorchJob", "pytorch-test") or {}
+    return {each["type"] for each in job.get("status", {}).get("conditions", ()) if each["status"] == "True"}
+
+
 @pytest.mark.parametrize("unread", [False, True])
 async def test_a_job_that_has_failed_says_so_while_its_hub_cannot_read_whether_it_is_tried_elsewhere(
     unread: bool,
@@ -48,8 +54,51 @@ async def test_a_job_that_has_failed_says_so_while_its_hub_cannot_read_whether_i
         await asyncio.sleep(600)
         side = await world.members["a"].get("PyTorchJob", "pytorch-test")
         ended = {each["type"] for each in (side or {}).get("status", {}).get("conditions", ())}
-        job = await world.hub.get("PyTorchJob", "pytorch-test") or {}
-        shown = {each["type"] for each in job.get("status", {}).get("conditions", ()) if each["status"] == "True"}
+        job, says = await world.hub.get("PyTorchJob", "pytorch-test") or {}, await shown(world)
         told = [each["message"] for each in await events_of(world, "FailedInMember")]
-        assert "Failed" in shown | ended
-        assert "Failed" in shown or told or dispatch_of(job).waits, "nobody says why it does not end"
+        assert "Failed" in says | ended
+        assert "Failed" in says or told or dispatch_of(job).waits, "nobody says why it does not end"
+
+
+async def delete_there(world: Fleet, kept: bool) -> None:
+    """Have somebody delete the failed copy, at once or when a finalizer lets it go."""
+    if kept:
+        await world.members["a"].patch(
+            "PyTorchJob", "pytorch-test", {"metadata": {"finalizers": ["example.com/keeps"]}}
+        )
+    await world.members["a"].delete("PyTorchJob", "pytorch-test")
+    await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_job_whose_failed_copy_is_deleted_while_it_waits_has_failed_all_the_same(kept: bool) -> None:
+    async with failing_in_a(unread=True) as world:
+        await asyncio.sleep(600)
+        assert "Failed" not in await shown(world)
+        await delete_there(world, kept)
+        job = await world.hub.get("PyTorchJob", "pytorch-test") or {}
+        assert "whether it may run elsewhere is not known" in dispatch_of(job).waits
+        world.mend()  # type: ignore[attr-defined]
+        await asyncio.sleep(60)
+        assert "Failed" in await shown(world)
+        assert not await world.members["b"].pods()
+        if kept:
+            await world.members["a"].patch("PyTorchJob", "pytorch-test", {"metadata": {"finalizers": []}})
+            await asyncio.sleep(60)
+        job = await world.hub.get("PyTorchJob", "pytorch-test") or {}
+        assert dispatch_of(job).phase is DispatchPhase.NOWHERE
+
+
+async def test_a_job_whose_failed_copy_is_deleted_while_it_waits_is_not_tried_there_again() -> None:
+    async with failing_in_a(unread=True) as world:
+        await world.hub.cluster.create(failover_policy())
+        await asyncio.sleep(300)
+        await delete_there(world, kept=False)
+        world.mend()  # type: ignore[attr-defined]
+        await world.until(lambda: runs_in_b(world), 120)
+        job = await world.hub.get("PyTorchJob", "pytorch-test") or {}
+        assert dispatch_of(job).failed == ("a",)
+
+
+async def runs_in_b(world: Fleet) -> bool:
+    return await world.places("PyTorchJob", "pytorch-test") == ["b"]

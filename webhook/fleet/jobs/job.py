@@ -131,6 +131,7 @@ class FleetJob:
             return HubStep.NOTHING
         if found is not None and found.sight.copy is not None:
             self.last_read.copy(found.sight.copy.uid, found.sight.copy.version)
+        found = self._failed.look(dispatch, found)
         sight = None if found is None else found.sight
         job = await self._showing.without_strange_end(job, dispatch, sight)
         wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
@@ -246,7 +247,6 @@ class FleetJob:
             return AfterFailure.END
         why, waits = status.why_failed(self._kind, found.object or {}), self._applying.policy.toleration_seconds
         if self._fleet.unread:
-            # Its policy may be what cannot be read.
             return self._failed.held_up(why, self._fleet.unread)
         if waits is None:
             return AfterFailure.END

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from math import inf
 from typing import Final
 
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.steps import AfterFailure, Wish, eligible
 from webhook.core.notation.problem import some
 from webhook.core.notation.shortened import shortened
@@ -33,6 +35,8 @@ class Failed:
         self._fleet = fleet
         self._seen: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
+        self._last: Look | None = None
+        """That copy, as it was before anybody deleted it."""
         self._unanswered: dict[str, float] = {}
         """Loop time since when each member was asked without an answer, as seen for this gang."""
         self._asked_at = -inf
@@ -43,6 +47,24 @@ class Failed:
         """That it has failed, and why, in words that follow its member's name."""
         self.words = ""
         """What is said of it while it waits, in words that follow its member's name."""
+
+    def look(self, dispatch: Dispatch, found: Look | None) -> Look | None:
+        """Return what was found in the member; of a copy that has failed and is deleted since, that it has failed.
+
+        It waits until its failure counts, and would else run again as if it had never failed.
+        """
+        if dispatch.phase is not DispatchPhase.GRANTED:
+            self._last = None
+            return found
+        if found is None or found.sight.cluster != dispatch.cluster:
+            return found
+        copy = found.sight.copy
+        if copy is not None and copy.uid == dispatch.copy_uid and not copy.deleting:
+            self._last = found if copy.failed else None
+        last = None if self._last is None else self._last.sight.copy
+        if self._last is None or last is None or last.uid != dispatch.copy_uid:
+            return found
+        return replace(self._last, sight=replace(found.sight, copy=last))
 
     async def after(
         self,
