@@ -100,5 +100,22 @@ async def test_a_job_whose_failed_copy_is_deleted_while_it_waits_is_not_tried_th
         assert dispatch_of(job).failed == ("a",)
 
 
+async def test_a_job_whose_failed_copy_is_deleted_before_it_leaves_is_not_tried_there_again() -> None:
+    async with failing_in_a(unread=False) as world:
+        tolerates = {"application": {"decisionConditions": {"tolerationSeconds": 120}, "purgeMode": "Immediately"}}
+        await world.hub.cluster.create(failover_policy(failover=tolerates))
+        await world.until(lambda: waits_failed(world), 120)
+        await delete_there(world, kept=False)
+        assert await waits_failed(world)
+        await world.until(lambda: runs_in_b(world), 120)
+        job = await world.hub.get("PyTorchJob", "pytorch-test") or {}
+        assert dispatch_of(job).failed == ("a",)
+
+
+async def waits_failed(world: Fleet) -> bool:
+    job = await world.hub.get("PyTorchJob", "pytorch-test") or {}
+    return dispatch_of(job).member == "a" and "says that it has failed" in dispatch_of(job).waits
+
+
 async def runs_in_b(world: Fleet) -> bool:
     return await world.places("PyTorchJob", "pytorch-test") == ["b"]
