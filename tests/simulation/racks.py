@@ -40,10 +40,11 @@ def without_rack(nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservati
     """Return how many pods are to come that have to be in one rack, and find no room there: others landed in it whose
     room was kept elsewhere, and that is others' by then. ``nodes`` are their GPUs, of which each pod takes one.
 
-    For a gang that is being stopped nobody who may go elsewhere gives up a place that it was given in that rack.
+    For a gang that is being stopped nobody who may go elsewhere gives up a place that it was given in that rack. Nor
+    does a gang that is being stopped, for anybody: what it holds there is free as soon as it has stopped.
     """
     left, bound, there = Counter[str](), Counter[tuple[str, str]](), Counter[tuple[str, str, str]]()
-    to_come, stopping, anywhere = Counter[str](), Counter[str](), Counter[str]()
+    to_come, stopping, anywhere, goes_soon = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for number, gpus in enumerate(nodes):
         left[labels_of(number)[RACK]] += gpus
     for pod in pods:
@@ -60,14 +61,21 @@ def without_rack(nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservati
                 for node, count in pod_set.places.items():
                     here = min(missing, max(0, count - there[reservation.uid, pod_set.name, node]))
                     anywhere[_rack_of(node)] += here
+                    goes_soon[_rack_of(node)] += 0 if reservation.stopping is None else here
                     missing -= here
                 continue
             to_come[pod_set.domain[RACK]] += missing
             if reservation.stopping is not None:
                 stopping[pod_set.domain[RACK]] += missing
+    lacking = {rack: count - max(0, left[rack]) for rack, count in to_come.items()}
     return sum(
-        max(count - max(0, left[rack]), min(stopping[rack], count + anywhere[rack] - max(0, left[rack])), 0)
-        for rack, count in to_come.items()
+        max(
+            lacks,
+            min(stopping[rack], lacks + anywhere[rack]),
+            min(to_come[rack], lacks + goes_soon[rack]),
+            0,
+        )
+        for rack, lacks in lacking.items()
     )
 
 

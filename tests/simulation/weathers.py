@@ -61,6 +61,7 @@ PAST_FAILURES = (
     ("rough with orphans and namespaces ungated", 2169664985),
     ("rough with orphans and namespaces ungated", 2169665022),
     ("rough on few nodes in racks", 898174135),
+    ("crashing on few nodes in racks", 1980095668),
     ("rough with pages put back", 898174125),
     ("rough with pages put back", 1),
     ("calm with nested cohorts", 4284977210),
@@ -88,7 +89,8 @@ groups grew beyond what their queue can ever hold, an owner that was claimed, a 
 on nodes that a gang being stopped lost when another took over, room that was kept on a node where others came first,
 groups that grew beyond what the nodes have, a second pod set whose node was full, a started gang without nodes beside
 a booking, room lent and borrowed past a cohort that had vanished, a check that knew no pod whose rack others had
-filled, two pod sets of a gang that were kept the same room, a claim that awaited who was turned back, a growth that
+filled, and none whose rack is kept by who is being stopped,
+two pod sets of a gang that were kept the same room, a claim that awaited who was turned back, a growth that
 forgot who had succeeded, a claim that counted on who ends for a booking alone, a release that overtook the pods of a
 late start, an owner who was still holding a job when all were let go, what a leader wrote on a page before it noticed
 that the index was gone, a kind that was answered for a moment between two refusals, a pod that its owner gave to
