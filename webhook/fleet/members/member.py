@@ -56,6 +56,8 @@ log = structlog.get_logger(__name__)
 ANSWER_SECONDS: Final = 5.0
 COPIES_MAX: Final = 50_000
 """Of all kinds in one member, that one sweep looks at; each takes about a kilobyte of memory."""
+UID_CHARACTERS_MAX: Final = 64
+"""Of a cluster: it is written into the records of gangs, which have to fit on their jobs."""
 SOONER: Final[Mapping[str, str]] = {"timeout": f"{ANSWER_SECONDS - 0.5:g}s"}
 """Has an API server give up a write before the hub does, and so say that something behind it hangs."""
 _JSON: Final = "application/json"
@@ -159,8 +161,8 @@ class Member:
         with self.one_cluster():
             namespace = await self.get(_KUBE_SYSTEM)
         uid = paths.find(namespace, ("metadata", "uid"))
-        if not isinstance(uid, str) or not uid:
-            raise NoAnswer(f"{self.name}: it has no namespace kube-system")
+        if not isinstance(uid, str) or not 0 < len(uid) <= UID_CHARACTERS_MAX:
+            raise NoAnswer(f"{self.name}: it has no namespace kube-system with a uid that an API server gives")
         if uid != self.uid:
             self.uid, self.stops_after_seconds, self._promise = uid, 0, Promise()
         return uid
