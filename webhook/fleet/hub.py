@@ -400,7 +400,7 @@ class Hub:
         )
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
-            self.fleet.swept.setdefault(member.name, set()).add(cluster)
+            self.fleet.note_swept_cluster(member.name, cluster)
             if wanted:
                 await self._note_swept(member, unlisted)
             else:

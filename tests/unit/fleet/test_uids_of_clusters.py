@@ -1,12 +1,14 @@
 """A member may say anything for the uid of its kube-system: that keeps no gang from others, and fills no memory."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 
 import orjson
 import pytest
 
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job
+from webhook.fleet.jobs.fleet import CLUSTERS_MAX
 from webhook.fleet.members.member import UID_CHARACTERS_MAX
 
 pytestmark = pytest.mark.virtual_time
@@ -41,3 +43,15 @@ async def test_a_member_with_a_long_uid_keeps_no_gang_from_the_others(characters
 
         await world.until(runs_in_b)
         assert "kube-system" in world.running_hub.fleet.members["a"].health.unusable
+
+
+async def test_of_clusters_that_a_name_led_to_only_the_last_few_are_kept() -> None:
+    """Of one that is forgotten nothing worse follows than one more sweep before it is offered something."""
+    async with fleet("a", "b") as world:
+        counted = map(str, itertools.count())
+        says(world, "a", lambda: next(counted))
+        await asyncio.sleep(600)
+        swept = world.running_hub.fleet.swept
+        assert len(swept["a"]) == CLUSTERS_MAX
+        assert int(swept["a"][-1]) > 100, "the last ones"
+        assert len(swept["b"]) == 1

@@ -27,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 TURNS: Final = 8
 """Objects of one namespace that are under way to one member."""
+CLUSTERS_MAX: Final = 8
+"""To which one member's name led, and of which it is known that they were swept."""
 
 _UNSWEPT: Final = "does not answer, and may have it from before this hub began"
 _UNLISTED: Final = "cannot list the jobs of this kind, or could not until a moment ago"
@@ -50,8 +52,8 @@ class Fleet:
     ``sweeps_due`` then: jobs that came after it have nothing there, and need not wait."""
     sweeps_due: int = 0
     """How often members came to be swept."""
-    swept: dict[str, set[str]] = field(default_factory=dict)
-    """The clusters that were, by the names that led to them."""
+    swept: dict[str, list[str]] = field(default_factory=dict)
+    """The clusters that were, by the names that led to them; of each name the last few."""
     lost: Mapping[str, str] = field(default_factory=dict)
     """Members that were declared lost, and when: nothing is offered to them until they are swept."""
     lost_once: Mapping[str, str] = field(default_factory=dict)
@@ -175,6 +177,14 @@ class Fleet:
         Where its name has come to lead to another cluster, that one alone waits: it may never let itself be swept.
         """
         return member not in self.unswept and cluster in self.swept.get(member, ())
+
+    def note_swept_cluster(self, member: str, cluster: str) -> None:
+        """Note which cluster was swept by the name of a member; the one before so many others is to be swept again.
+
+        A member may say another one each time.
+        """
+        others = [each for each in self.swept.get(member, ()) if each != cluster]
+        self.swept[member] = [*others, cluster][-CLUSTERS_MAX:]
 
     def note_swept(self, member: str, unlisted: Collection[str]) -> None:
         """Note that a member was swept, but for what it has of the kinds that could not be listed then."""
