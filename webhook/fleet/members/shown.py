@@ -16,6 +16,8 @@ from webhook.untyped import paths
 from webhook.untyped.values import integer, items, text
 
 _INDEXES: Final = ("completedIndexes", "failedIndexes")
+INDEX_DIGITS_MAX: Final = 10
+"""Of an index of a Job: no API server writes more, and Python reads no number of thousands of digits."""
 _ENDING: Final = {"Failed": "FailureTarget", "Complete": "SuccessCriteriaMet"}
 """How a Job ends, and its condition while its last pods are going: once shown, nobody may take that away.
 
@@ -102,7 +104,12 @@ def _below(indexes: str, end: int) -> str:
     kept = []
     for part in indexes.split(","):
         first, dash, last = part.partition("-")
-        if first.isdecimal() and int(first) < end:
-            cut = dash and last.isdecimal() and int(last) >= end
+        if first.isdecimal() and not _reaches(first, end):
+            cut = dash and last.isdecimal() and _reaches(last, end)
             kept.append(part if not cut else first if int(first) == end - 1 else f"{first}-{end - 1}")
     return ",".join(kept)
+
+
+def _reaches(index: str, end: int) -> bool:
+    """Return whether an index, in decimal digits, is ``end`` or more; a member may write one of any length."""
+    return len(index) > INDEX_DIGITS_MAX or int(index) >= end

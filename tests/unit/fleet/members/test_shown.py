@@ -64,6 +64,10 @@ def test_counts_and_times_of_a_job_do_not_go_back(
         ("0-3", 4, "0-3"),
         ("odd", 2, ""),
         ("0-3", None, "0-3"),
+        ("9" * 5000, 2, ""),
+        ("9" * 5000 + "-" + "9" * 5001, 2, ""),
+        ("0-" + "9" * 5000, 2, "0-1"),
+        ("0,2147483646-2147483647", 2**31 - 1, "0,2147483646"),
     ],
 )
 def test_a_job_shows_no_index_that_it_does_not_have(indexes: str, completions: int | None, expected: str) -> None:
