@@ -103,8 +103,9 @@ class Roster:
     async def look(self) -> None:
         """Make the members what is named now."""
         await self._read_directory()
-        if not self._hub.set_up.read:
-            # New credentials of a member rest on nothing else.
+        if not self._hub.set_up.clusters_read:
+            # New credentials of a member rest on nothing else. While queues and checks cannot be read nothing is
+            # offered, but what a member has is to be followed, and hear that its hub is there.
             for name in self._listed.keys() & self._hub.fleet.members.keys():
                 self._take(name, self._listed[name])
             return

@@ -232,9 +232,9 @@ class SetUpFeed:
         }
 
     @property
-    def read(self) -> bool:
-        """Whether all was read, or is not there."""
-        return all(informer.synced.is_set() for informer in self.informers.values())
+    def clusters_read(self) -> bool:
+        """Whether it was read which clusters there are, in each version, or that is not served."""
+        return all(self.informers["multikueueclusters", each].synced.is_set() for each in multikueue.VERSIONS)
 
     def version_of(self, plural: str) -> str:
         """Return the version in which objects are read and written: the preferred one of those that are served."""

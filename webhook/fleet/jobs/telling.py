@@ -151,7 +151,7 @@ class Telling:
                     await self.hourly(CHANGED, lambda now: changed(self._kind, job, dispatch, now))
             return
         member = self._fleet.members.get(dispatch.member)
-        if member is None and self._fleet.new_name(dispatch, sight):
+        if member is None and (not self._fleet.members_known or self._fleet.new_name(dispatch, sight)):
             return
         if member is None:
             why = "is not a member of this hub"
