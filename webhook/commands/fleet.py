@@ -12,7 +12,7 @@ from webhook.commands.show import fleet_health
 from webhook.core.notation.counted import counted
 from webhook.errors import ApiError, TuttiError, WrongName
 from webhook.fleet.credentials.account import made
-from webhook.fleet.lost import give_up, take_back
+from webhook.fleet.lost import NotAllGivenUp, give_up, take_back
 from webhook.kube.api import Api
 
 
@@ -39,21 +39,27 @@ def outcome(gangs: int, member: str, *, dry_run: bool) -> str:
 
 
 async def lost(member: str, kubeconfig: Path | None, *, cluster: str, dry_run: bool, force: bool) -> None:
-    """Give up what a member has. Raises ApiError, WrongName."""
+    """Give up what a member has. Raises ApiError, WrongName, and NotAllGivenUp once all else is."""
     # What is written on each job is logged for the hub's process; here a line says it.
     logs.configure("warning", console=True)
-    console, number = terminal.console(), 0
+    console, number, unfinished = terminal.console(), 0, None
     async with terminal.cluster(kubeconfig) as api:
         kinds, how = await every_kind(api), {"dry_run": dry_run, "force": force}
-        async for gang in give_up(api, kinds, member, SystemClock(), cluster=cluster, **how):
-            number += 1
-            console.print(f"{gang} {'would be' if dry_run else 'is'} offered elsewhere", highlight=False, markup=False)
+        try:
+            async for gang in give_up(api, kinds, member, SystemClock(), cluster=cluster, **how):
+                number += 1
+                said = f"{gang} {'would be' if dry_run else 'is'} offered elsewhere"
+                console.print(said, highlight=False, markup=False)
+        except NotAllGivenUp as error:
+            unfinished = error
         if number == 0 and dry_run and not force:
             await _is_known(api, member)
         answering = number and await _answers(api, member)
     console.print(outcome(number, member, dry_run=dry_run), highlight=False, markup=False)
     if answering:
         sys.stderr.write(f"{member} answers: a hub that reaches it takes up again what is there, or it runs twice\n")
+    if unfinished is not None:
+        raise unfinished
 
 
 async def _is_known(api: Api, member: str) -> None:

@@ -9,6 +9,7 @@ copies are deleted when it is swept, which ends the note; until then such a gang
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 import orjson
@@ -18,7 +19,7 @@ from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
 from webhook.core.notation.counted import counted
 from webhook.core.notation.moments import time_text
-from webhook.errors import Conflict, Invalid, NotFound, WrongName
+from webhook.errors import ApiError, Conflict, Invalid, NotFound, TuttiError, WrongName
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import dispatch_of
@@ -34,7 +35,13 @@ LOST: Final = "tutti-fleet-lost"
 """ConfigMap of the members that are lost, and since when."""
 SILENT: Final = "tutti-fleet-silent"
 """ConfigMap of the members whose Lease nobody renews any more, for they do not answer (``dead_man``)."""
+NAMED_MAX: Final = 10
+"""Of what could not be read or written, that a message names."""
 _CONFIG_MAPS: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps"
+
+
+class NotAllGivenUp(TuttiError):
+    """A member is noted as lost, and not all gangs could be read and written that may be there."""
 
 
 async def noted(api: Api, where: str = LOST) -> dict[str, str]:
@@ -75,39 +82,85 @@ async def take_back(api: Api, member: str) -> None:
 async def give_up(
     api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, *, dry_run: bool, force: bool, cluster: str = ""
 ) -> AsyncIterator[str]:
-    """Yield each gang that is given up, as KIND NAMESPACE/NAME; ``api`` is the hub's. Raises ApiError, WrongName.
+    """Yield each gang that is given up, as KIND NAMESPACE/NAME; ``api`` is the hub's.
+
+    Raises ApiError, WrongName, and NotAllGivenUp at the end where one kind or gang could not be read or written.
 
     A member that has no gang may be no member at all, whose note nobody would end: that takes ``force``. Where its
     name has led to several clusters, ``cluster`` is the one that is lost, by the uid of its kube-system: what runs in
-    another one would run twice.
+    another one would run twice. What cannot be read may be in another one too.
     """
-    held = Counter([where async for _, where in _gangs(api, kinds, member, clock, cluster, dry_run=True)])
-    if len(held) > 1:
+    failed: dict[str, ApiError] = {}
+    looked_at = _gangs(api, kinds, member, clock, cluster, failed=failed, dry_run=True)
+    held = Counter([where async for _, where in looked_at])
+    if len(held) > 1 or (held and failed and not cluster):
         found = ", ".join(f"{counted(number, 'gang')} in the cluster {where}" for where, number in sorted(held.items()))
         raise WrongName(
-            f"{member} has {found}: say with --cluster which one is lost. The event MemberChanged on its gangs names "
-            "it; a cluster says with: kubectl get namespace kube-system -o jsonpath={.metadata.uid}"
+            f"{member} has {found}{_unread(failed)}: say with --cluster which one is lost. The event MemberChanged on "
+            "its gangs names it; a cluster says with: kubectl get namespace kube-system -o jsonpath={.metadata.uid}"
         )
     if not dry_run:
         if not force and not held:
             there = f" in the cluster {cluster}" if cluster else ""
-            raise WrongName(f"no gang is in {member}{there}: is that its name? If it is, add --force")
+            unread = _unread(failed)
+            raise WrongName(f"no gang is in {member}{there}{unread}: is that its name? If it is, add --force")
         await note(api, member, time_text(int(clock.now())))
-    async for gang, _ in _gangs(api, kinds, member, clock, cluster or "".join(held), dry_run=dry_run):
+    cluster = cluster or "".join(held)
+    async for gang, _ in _gangs(api, kinds, member, clock, cluster, failed=failed, dry_run=dry_run):
         yield gang
+    if failed:
+        raise NotAllGivenUp(f"gangs may be left in {member}{_unread(failed)}. Run this again when that works")
 
 
 async def _gangs(
-    api: Api, kinds: Mapping[str, JobKind], member: str, clock: Clock, cluster: str, *, dry_run: bool
+    api: Api,
+    kinds: Mapping[str, JobKind],
+    member: str,
+    clock: Clock,
+    cluster: str,
+    *,
+    failed: dict[str, ApiError],
+    dry_run: bool,
 ) -> AsyncIterator[tuple[str, str]]:
-    """Yield (KIND NAMESPACE/NAME, cluster) of each gang in a member; where ``cluster`` is empty, in whichever."""
+    """Yield (KIND NAMESPACE/NAME, cluster) of each gang in a member; where ``cluster`` is empty, in whichever.
+
+    What cannot be read or written is added to ``failed``; what is there already is left alone.
+    """
     fleet = Fleet(api, {}, clock)
     placed = (kind for kind in kinds.values() if kind.dispatchable)
     for kind in itertools.chain.from_iterable(each.every_version for each in placed):
-        async for found in every(api, collection_path(kind)):
-            namespace, name = (text(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
-            if where := await _given_up(OwnJob(fleet, kind, namespace, name), member, cluster, dry_run=dry_run):
-                yield f"{kind.kind} {namespace}/{name}", where
+        path = collection_path(kind)
+        if path in failed:
+            continue
+        async with _noting(failed, path, api):
+            async for found in every(api, path):
+                namespace, name = (text(paths.find(found, ("metadata", key))) for key in ("namespace", "name"))
+                gang, where = f"{kind.kind} {namespace}/{name}", ""
+                if gang in failed:
+                    continue
+                async with _noting(failed, gang, api):
+                    where = await _given_up(OwnJob(fleet, kind, namespace, name), member, cluster, dry_run=dry_run)
+                if where:
+                    yield gang, where
+
+
+@asynccontextmanager
+async def _noting(failed: dict[str, ApiError], what: str, api: Api) -> AsyncIterator[None]:
+    """Go on without one kind or gang that cannot be read or written. Raises ApiError where the hub does not answer."""
+    try:
+        yield
+    except ApiError as error:
+        await noted(api)
+        failed[what] = error
+
+
+def _unread(failed: Mapping[str, ApiError]) -> str:
+    """Return in words, to follow where gangs are, of what it is not known, and why."""
+    if not failed:
+        return ""
+    named = [f"{what} ({error})" for what, error in sorted(failed.items())[:NAMED_MAX]]
+    more = [f"{len(failed) - NAMED_MAX} more"] if len(failed) > NAMED_MAX else []
+    return f", and these could not be read or written: {', '.join([*named, *more])}"
 
 
 async def _given_up(job: OwnJob, member: str, cluster: str, *, dry_run: bool) -> str:
