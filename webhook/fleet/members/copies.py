@@ -1,6 +1,7 @@
 """The objects of a fleet, as values: the record on a hub's job, the copy made of it, and the copy read back. Pure."""
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.core.fleet.dispatch import NO_OFFER, NOWHERE, Dispatch, Offer
@@ -14,7 +15,7 @@ from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import gang_owner, owner_of
 from webhook.untyped import editing, paths
 from webhook.untyped.editing import Patch
-from webhook.untyped.values import items, text
+from webhook.untyped.values import items, mappings, text
 
 JobName = tuple[str, str, str]
 """(its kind in one version, as its feed is called, namespace, name)."""
@@ -38,6 +39,11 @@ _ENDS_ITSELF: Final[Mapping[str, tuple[paths.Path, ...]]] = {
     ),
 }
 """By which a kind's controller deletes what has ended, apart from ``ttlSecondsAfterFinished``."""
+
+_RANDOM: Final = re.compile(r"-[a-z0-9]{5}$")
+"""What a controller adds to a job's name."""
+_RAYCLUSTER: Final = re.compile(r"-raycluster-[a-z0-9]{5}$")
+"""What KubeRay adds to a RayJob's, whose name is on none of the pods."""
 
 
 class FoundCopy(NamedTuple):
@@ -200,12 +206,35 @@ def pods_listed(namespace: str, uid: str) -> tuple[str, dict[str, str]]:
     return f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": f"{names.GANG_LABEL}={uid}"}
 
 
-def collected_with(pod: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Return (kind, name) of what a pod is of, if it is being collected with that."""
+def collected_with(pod: Mapping[str, Any], kinds: Iterable[JobKind]) -> set[tuple[str, str]]:
+    """Return (kind, name) of what a pod is of, if it is being collected with that: its owners, and jobs of ``kinds``.
+
+    Where its gang label names none of its owners, something stands between it and its job, and may be gone like that.
+    Then the job is named by the label that its controller writes on pods; where there is none, by the owner's name.
+    """
     if paths.find(pod, ("metadata", "deletionTimestamp")) is None:
         return set()
-    owners = items(paths.find(pod, ("metadata", "ownerReferences")))
-    return {(text(paths.find(each, ("kind",))), text(paths.find(each, ("name",)))) for each in owners}
+    owners = mappings(items(paths.find(pod, ("metadata", "ownerReferences"))))
+    found = {(text(each.get("kind")), text(each.get("name"))) for each in owners}
+    labels = paths.find_mapping(pod, ("metadata", "labels"))
+    if labels.get(names.GANG_LABEL) in [each.get("uid") for each in owners]:
+        return found
+    for kind in kinds:
+        if not (kind.child_kinds or kind.pod_owners or kind.pods_make_pods):
+            continue
+        if name := text(labels.get(kind.name_label)):
+            found.add((kind.kind, name))
+            continue
+        for each in owners:
+            group, _, _ = text(each.get("apiVersion")).rpartition("/")
+            if f"{text(each.get('kind'))}.{group}" in kind.child_kinds:
+                found |= {(kind.kind, name) for name in _made_by(text(each.get("name")))}
+    return found
+
+
+def _made_by(name: str) -> set[str]:
+    """Return what a job may be called whose controller made something of this name."""
+    return {name, _RANDOM.sub("", name), _RAYCLUSTER.sub("", name)}
 
 
 def noted(uid: str, version: str, note: str) -> Patch:

@@ -282,13 +282,13 @@ class Member:
                 found = await self.get(object_path(kind, namespace, name))
                 if uids - {text(paths.find(found, ("metadata", "uid")))}:
                     left.add((kind.feed, namespace, name))
+        kinds = {kind.key: kind for kind, _, _ in jobs}.values()
         for namespace in sorted({namespace for _, namespace, _ in jobs}):
             path, of_gangs = f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": names.GANG_LABEL}
             named = {(kind.kind, name): kind.feed for kind, where, name in jobs if where == namespace}
             with contextlib.suppress(NotFound):
                 async for pod in self._objects(path, of_gangs, answers.LONG):
-                    owners = collected_with(pod) & named.keys()
-                    left |= {(named[owner], namespace, owner[1]) for owner in owners}
+                    left |= {(named[each], namespace, each[1]) for each in collected_with(pod, kinds) & named.keys()}
         return left
 
     # -- writing ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from webhook.core.fleet.dispatch import NOWHERE
 from webhook.core.fleet.permit import permit_text
 from webhook.core.notation import names
-from webhook.fleet.members.copies import copy_made, made_for_a_copy
+from webhook.fleet.members.copies import collected_with, copy_made, made_for_a_copy
 from webhook.jobs.kinds.registry import KINDS
 from webhook.untyped import paths
 
@@ -109,3 +109,69 @@ def test_what_the_controller_of_a_copy_makes_of_it_is_no_copy(
     metadata = {"name": "train-x7k2p", "namespace": "team-a", "uid": "child", "annotations": annotations}
     child = {"metadata": metadata | ({"ownerReferences": references} if owner else {})}
     assert made_for_a_copy(KINDS["RayCluster.ray.io"], child, KINDS) is made
+
+
+JOB_SET: Final = "jobset.sigs.k8s.io/jobset-name"
+TRAINING: Final = "training.kubeflow.org/job-name"
+GOES: Final = "2026-01-01T00:00:00Z"
+
+
+def pod_of(owner: str, name: str, labels: dict[str, str], gang: str = "copy") -> dict[str, Any]:
+    """Return a pod that is being deleted."""
+    api_version, _, kind = owner.rpartition(" ")
+    reference = {"apiVersion": api_version, "kind": kind, "name": name, "uid": "owner", "controller": True}
+    told = {names.GANG_LABEL: gang, **labels}
+    return {"metadata": {"deletionTimestamp": GOES, "labels": told, "ownerReferences": [reference]}}
+
+
+MADE: Final = {
+    "JobSet": pod_of("batch/v1 Job", "train-w-0", {JOB_SET: "train"}),
+    "TrainJob": pod_of("batch/v1 Job", "train-node-0", {JOB_SET: "train"}),
+    "MPIJob": pod_of("batch/v1 Job", "train-launcher", {TRAINING: "train"}),
+    "SparkApplication": pod_of("v1 Pod", "train-driver", {"sparkoperator.k8s.io/app-name": "train"}),
+    "AppWrapper": pod_of(
+        "kubeflow.org/v1 PyTorchJob",
+        "mine",
+        {"workload.codeflare.dev/appwrapper": "train", TRAINING: "mine"},
+    ),
+    "RayJob": pod_of("ray.io/v1 RayCluster", "train-x7k2p", {"ray.io/cluster": "train-x7k2p"}),
+}
+"""Of each kind one whose job is gone, and perhaps what that had made."""
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_pod_that_goes_with_what_a_controller_made_for_a_job_is_of_that_job(kind: str) -> None:
+    assert (kind, "train") in collected_with(MADE[kind], KINDS.values())
+    staying = {"metadata": {**MADE[kind]["metadata"], "deletionTimestamp": None}}
+    assert collected_with(staying, KINDS.values()) == set()
+
+
+@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("other", ["train-w", "trai", "train-2", "train-raycluster", "launcher"])
+def test_a_pod_is_of_no_job_with_a_similar_name(kind: str, other: str) -> None:
+    assert (kind, other) not in collected_with(MADE[kind], KINDS.values())
+
+
+def test_of_two_jobs_of_which_one_is_named_as_what_the_other_could_make_the_label_says_whose_a_pod_is() -> None:
+    pod = pod_of("batch/v1 Job", "train-2-w-0", {JOB_SET: "train-2"})
+    assert {name for kind, name in collected_with(pod, KINDS.values()) if kind == "JobSet"} == {"train-2"}
+
+
+@pytest.mark.parametrize("name", ["train-x7k2p", "train-raycluster-x7k2p"])
+def test_pods_of_a_ray_job_are_told_by_the_name_that_kuberay_gives_its_cluster(name: str) -> None:
+    pod = pod_of("ray.io/v1 RayCluster", name, {"ray.io/cluster": name})
+    assert ("RayJob", "train") in collected_with(pod, KINDS.values())
+    alone = pod_of("ray.io/v1 RayCluster", name, {"ray.io/cluster": name}, gang="owner")
+    assert collected_with(alone, KINDS.values()) == {("RayCluster", name)}, "it is a gang of its own"
+
+
+def test_a_kind_whose_pods_nothing_stands_between_has_none_by_a_label_that_another_kind_writes_too() -> None:
+    found = collected_with(MADE["MPIJob"], KINDS.values())
+    assert not [kind for kind, _ in found if kind in ("PyTorchJob", "TFJob")]
+
+
+@pytest.mark.parametrize("owners", [None, 5, [5], [{"apiVersion": 5, "kind": [], "name": {}, "uid": {}}]])
+@pytest.mark.parametrize("labels", [None, 5, {JOB_SET: 5}, {names.GANG_LABEL: []}])
+def test_whatever_a_member_says_of_a_pod_ends_nothing(owners: Any, labels: Any) -> None:
+    pod = {"metadata": {"deletionTimestamp": GOES, "labels": labels, "ownerReferences": owners}}
+    assert collected_with(pod, KINDS.values()) <= {("", "")}
