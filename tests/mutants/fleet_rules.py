@@ -134,7 +134,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P4",
         "a gang of which pods or room are left where its copy has gone is not offered",
-        "webhook/fleet/hub.py",
+        "webhook/fleet/sweeping.py",
         'dict.fromkeys(left, "still has pods of an earlier copy, or room reserved for it") | apart',
         "apart",
         f"{UNIT}/fleet/test_sweeps.py -k never_go",
@@ -142,9 +142,9 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P4",
         "a gang whose copy could not be settled is set apart where its member counts as swept all the same",
-        "webhook/fleet/hub.py",
-        "not in self.fleet.unswept and not apart, self",
-        "not in self.fleet.unswept, self",
+        "webhook/fleet/sweeping.py",
+        "not in self._fleet.unswept and not apart, self",
+        "not in self._fleet.unswept, self",
         f"{UNIT}/fleet/test_sweeps.py -k before_each_write",
     ),
     Mutant(
@@ -166,7 +166,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P4",
         "a copy that a late permit may reach counts once it was written to",
-        "webhook/fleet/hub.py",
+        "webhook/fleet/sweeping.py",
         " and await member.revoke(kind, namespace, name, copy) is not None:\n",
         ":\n",
         f"{UNIT}/fleet/test_sweeps.py -k on_their_way",
@@ -182,8 +182,8 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P4",
         "a copy is adopted if it is there after its record was read",
-        "webhook/fleet/hub.py",
-        "            if await self.fleet.permitted(kind, namespace, name, adopted) is None:\n",
+        "webhook/fleet/sweeping.py",
+        "            if await self._fleet.permitted(kind, namespace, name, adopted) is None:\n",
         "            if False:\n",
         f"{UNIT}/fleet/test_sweeps.py -k has_listed_it",
     ),

@@ -1,4 +1,4 @@
-"""All jobs of a hub, each driven by itself, and the sweeps of its members.
+"""All jobs of a hub, each driven by itself.
 
 A job is asked for its next step, until there is none, when a watch has shown something of it (``watching``), and every
 few seconds in case none did. A member that hangs delays the steps of its own gangs; offers pass it by. Any number of
@@ -6,7 +6,7 @@ hub processes may run at once: the record on each job is what they agree by.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -15,28 +15,23 @@ import structlog
 
 from webhook import metrics
 from webhook.clock import Clock
-from webhook.core.fleet import strays
-from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.steps import HubStep
-from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
-from webhook.core.model.gang import GRACE_SECONDS_MAX
-from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
+from webhook.errors import ApiError, NotFound
 from webhook.fleet import lost, watching
+from webhook.fleet.attempts import attempt
 from webhook.fleet.dead_man import RENEW_SECONDS, DeadMan
-from webhook.fleet.home import AnotherHub, Home
+from webhook.fleet.home import Home
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import REST_SECONDS, FleetJob
-from webhook.fleet.jobs.own import OwnJob
-from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
-from webhook.fleet.members.member import Member, NoAnswer, Refused
+from webhook.fleet.members.copies import JobName
+from webhook.fleet.members.member import Member
 from webhook.fleet.members.seen import Seen
 from webhook.fleet.policies.propagation import Propagation
+from webhook.fleet.sweeping import Sweeper
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
 from webhook.kube.informer import Informer
-from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
 
@@ -44,9 +39,6 @@ TICK_SECONDS: Final = 0.5
 """How often the hub's API server is asked where it stands, and what no watch would tell is looked at."""
 AGAIN_SECONDS: Final = 5.0
 """After which every job is looked at that waits for something, whatever the watches say."""
-SWEEP_SECONDS: Final = 5.0
-SWEEP_AGAIN_SECONDS: Final = 1.0
-"""After which a member that answers is swept again while it must be before anything is offered."""
 STEPS_MAX: Final = 20
 """Of one job at a look."""
 
@@ -88,6 +80,16 @@ class Hub:
         """After how many of them it was read which members are lost."""
         self._jobs: dict[JobName, FleetJob] = {}
         self._dead_man = DeadMan(self.fleet, self._jobs, rng) if dead_man else None
+        self._sweeper = Sweeper(
+            self.fleet,
+            self._home,
+            self.kinds,
+            self._jobs,
+            unlisted=self._own.unlisted,
+            wake=self._wake,
+            read_lost=self._read_lost,
+            on_swept=self._look_again,
+        )
         self._driven: dict[JobName, asyncio.Task[None]] = {}
         self._copies: dict[str, JobName] = {}
         """Of which job each copy in a member is, by the copy's uid."""
@@ -95,8 +97,6 @@ class Hub:
         """Jobs of which something was shown while they were looked at, and whether the look has read it."""
         self._unreadable: set[JobName] = set()
         """Jobs whose record could not be read at the last look."""
-        self._delayed: dict[str, set[JobName]] = {}
-        """By member the gangs whose copies have kept it from counting as swept, which each of them does once."""
         self._again_seconds = 0.0
         self._offers = False
         """As of the last tick: nothing is waited for before anything is offered."""
@@ -151,7 +151,7 @@ class Hub:
             due.discard(name)
         self.fleet.silent.discard(name)
         self.fleet.apart.pop(name, None)
-        self._delayed.pop(name, None)
+        self._sweeper.leave(name)
         left = self.fleet.members.pop(name)
         left.stop()
         left.health.leave()
@@ -171,7 +171,7 @@ class Hub:
             member, self.kinds.values(), self.fleet.uid, self._copy_changed, name=member.name, rng=self._rng
         )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_swept(member), name=f"{member.name} sweep")
+            tasks.create_task(self._sweeper.keep_swept(member), name=f"{member.name} sweep")
             if self._dead_man is not None:
                 renewing = self._for_ever(partial(self._dead_man.look, member), RENEW_SECONDS)
                 tasks.create_task(renewing, name=f"{member.name} lease")
@@ -180,20 +180,8 @@ class Hub:
 
     async def _for_ever(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:
-            await self._attempt(work)
+            await attempt(work)
             await asyncio.sleep(seconds)
-
-    @staticmethod
-    async def _attempt(work: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await work()
-        except (ApiError, NoAnswer) as error:
-            log.warning("fleet.not_answered", error=str(error))
-        except AnotherHub:
-            raise
-        except Exception:
-            # What one member or one job says must not end what all of them need.
-            log.exception("fleet.broken")
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -250,6 +238,10 @@ class Hub:
         for name in self.fleet.lost.keys() - before.keys():
             self.fleet.has_to_sweep({name} & self.fleet.members.keys())
             log.warning("fleet.lost", member=name)
+
+    def _look_again(self) -> None:
+        """Look at every job at the next tick."""
+        self._again_seconds = 0.0
 
     async def _notice_set_back(self) -> None:
         """Begin again as after a loss of the record when the hub's API server is at an earlier version than before."""
@@ -343,149 +335,3 @@ class Hub:
         if unreadable != (which in self._unreadable):
             self._unreadable ^= {which}
             metrics.UNREADABLE_DISPATCHES.set(len(self._unreadable))
-
-    # -- sweeps -------------------------------------------------------------------------------------------------------
-
-    async def _keep_swept(self, member: Member) -> None:
-        """Sweep a member for ever; sooner again while all offers wait for it, and what it had is on its way out."""
-        while True:
-            await self._attempt(partial(self._sweep_shown, member))
-            waited_for = member.name in self.fleet.unswept and not member.health.failure
-            await asyncio.sleep(SWEEP_AGAIN_SECONDS if waited_for else SWEEP_SECONDS)
-
-    async def _sweep_shown(self, member: Member) -> None:
-        with member.rested_on("sweep"):
-            await self._sweep(member)
-        await member.see_leader()
-
-    async def _sweep(self, member: Member) -> None:
-        """Settle every copy of this hub in a member that no record speaks of."""
-        wanted = self._sweep_wanted(member)
-        # By their names leftovers in a member are found.
-        unlisted = await self._own.unlisted(self.fleet.set_backs)
-        self.fleet.unlisted |= {kind: set(self.fleet.members) for kind in unlisted}
-        before, delayed = self.fleet.apart.get(member.name, {}), self._delayed.setdefault(member.name, set())
-        verdicts, apart = [], dict[JobName, str]()
-        expected = {which for which, job in self._jobs.items() if job.own.runs_in(member.name)}
-        with member.one_cluster():
-            cluster, copies = await member.cluster(), await member.copies(self.kinds.values(), self.fleet.uid)
-        for found in copies:
-            which = (found.kind.feed, found.namespace, found.name)
-            if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
-                expected.discard(which)
-                continue
-            if found.kind.feed in unlisted:
-                apart[which] = "has a copy of it, and the hub cannot list its kind"
-                continue
-            try:
-                verdict, refused = await self._settle(member, cluster, found)
-            except UnreadableRecord:
-                # Its own steps tell of it. No other gang has to wait for somebody to mend it.
-                apart[which] = "has a copy of it, but the record on the job cannot be read"
-                continue
-            if verdict is not Verdict.KEEP and which in (delayed if wanted else before):
-                # Whoever changes it all the time, or refuses what settles it, does not hold up everybody.
-                apart[which] = refused or "still has an earlier copy of it"
-                continue
-            verdicts.append(verdict)
-            if wanted and verdict is not Verdict.KEEP:
-                delayed.add(which)
-        for which in sorted(expected):
-            self._wake(which)
-        # Whoever keeps a pod from going keeps no other gang waiting.
-        relisted = any(member.name in due for kind, due in self.fleet.unlisted.items() if kind not in unlisted)
-        left = await self._left(member, self._jobs if wanted or relisted else before)
-        self.fleet.apart[member.name] = (
-            dict.fromkeys(left, "still has pods of an earlier copy, or room reserved for it") | apart
-        )
-        # What made it due again meanwhile may not have been there yet when its first part was read.
-        if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
-            self.fleet.note_swept_cluster(member.name, cluster)
-            if wanted:
-                await self._note_swept(member, unlisted)
-            else:
-                self.fleet.note_swept(member.name, unlisted)
-        if not member.knows_permits or member.health.trouble:
-            await member.check()
-
-    async def _left(self, member: Member, jobs: Iterable[JobName]) -> set[JobName]:
-        """Return of which of these jobs pods or room are left in a member though the copy is gone."""
-        known = [(self.kinds[kind], namespace, name) for kind, namespace, name in jobs]
-        with member.one_cluster():
-            return await member.leftovers(known) if known else set()
-
-    async def _note_swept(self, member: Member, unlisted: set[str]) -> None:
-        set_backs = self.fleet.set_backs
-        if when := self.fleet.lost.get(member.name):
-            await lost.came_back(self.fleet.api, member.name, when)
-            await self._read_lost()
-        if set_backs == self.fleet.set_backs:
-            self.fleet.note_swept(member.name, unlisted)
-            self._delayed.pop(member.name, None)
-            log.info("fleet.swept", member=member.name)
-            self._again_seconds = 0.0
-
-    def _sweep_wanted(self, member: Member) -> tuple[int, str] | None:
-        """Return since when a member has to be swept before anything is offered, in whatever form; None: it is."""
-        if member.name not in self.fleet.unswept:
-            return None
-        return self.fleet.set_backs, self.fleet.lost.get(member.name, "")
-
-    async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> tuple[Verdict, str]:
-        """Do with a copy what its record asks for; return KEEP where no gang of the hub has to wait for more.
-
-        And in words that the member refuses it, where it does.
-        Raises AnotherHub, ApiError, NoAnswer, UnreadableRecord.
-        """
-        try:
-            return await self._settled(member, cluster, found), ""
-        except (Conflict, Forbidden, Invalid, NotFound, Refused) as error:
-            log.info("fleet.not_settled", member=member.name, job=f"{found.namespace}/{found.name}", error=str(error))
-            refused = f"refuses to let an earlier copy of it go: {error}" if isinstance(error, Refused) else ""
-            return Verdict.WAIT, refused
-
-    async def _settled(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
-        kind, namespace, name, copy = found
-        if strays.leaves(copy):
-            return Verdict.KEEP
-        job = OwnJob(self.fleet, kind, namespace, name)
-        own, dispatch = await self._record(kind, job, copy.job)
-        apart = (kind.feed, namespace, name) in self.fleet.apart.get(member.name, ())
-        # A kind that is listed only now is settled as all was after the start.
-        apart |= kind.feed in self.fleet.unlisted
-        swept, complete = member.name not in self.fleet.unswept and not apart, self.fleet.complete and not apart
-        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete)
-        if verdict is Verdict.WAIT and dispatch is not None:
-            # The record is not behind where the very copy that it names has its permit: then any other may go. There
-            # are two such copies only where a member was given up that was not lost.
-            named = await self.fleet.permitted(kind, namespace, name, dispatch)
-            verdict = verdict if named is None or named.deleting else Verdict.END
-        if verdict in (Verdict.SWEEP, Verdict.END):
-            await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
-            return Verdict.KEEP if dispatch is None else verdict
-        if verdict is Verdict.REVOKE and await member.revoke(kind, namespace, name, copy) is not None:
-            return Verdict.KEEP
-        if verdict is Verdict.ADOPT and own is not None and dispatch is not None:
-            promised = member.stops_after_seconds
-            # What a list shows of a copy does not say how long its pods take.
-            adopted = dispatch.adopted(
-                copy.offer, member.name, cluster, copy.uid, promised, grace_seconds=GRACE_SECONDS_MAX
-            )
-            # Since it was listed its record may have left it, on proof that it is gone.
-            if await self.fleet.permitted(kind, namespace, name, adopted) is None:
-                return Verdict.WAIT
-            await job.write(own, adopted)
-        return verdict
-
-    async def _record(self, kind: JobKind, job: OwnJob, uid: str) -> tuple[dict[str, Any] | None, Dispatch | None]:
-        """Return the hub's job of this uid and its record, read after the copy; None where there is none."""
-        try:
-            own = await job.read()
-        except NotFound:
-            # Gone, or its whole kind is not served at the moment, which says nothing of the job: then this is NotFound.
-            await self.fleet.api.request("GET", collection_path(kind), query={"limit": "1"})
-            own = {}
-        if paths.find(own, ("metadata", "uid")) != uid:
-            await self._home.check(self.fleet.uid)
-            return None, None
-        return own, dispatch_of(own)

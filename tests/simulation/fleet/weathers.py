@@ -17,11 +17,11 @@ from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.silence import GRACE_SECONDS, longest_grace_seconds, surely_stopped_seconds
 from webhook.core.notation import names
 from webhook.fleet.dead_man import FAILING_SECONDS, RENEW_SECONDS
-from webhook.fleet.hub import SWEEP_SECONDS
 from webhook.fleet.jobs.unstored import REST_SECONDS_MAX
 from webhook.fleet.lost import SILENT, give_up, noted
 from webhook.fleet.members.copies import copy_read, why_unwanted
 from webhook.fleet.members.member import ANSWER_SECONDS
+from webhook.fleet.sweeping import SWEEP_SECONDS
 from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.api import SimulatedApi
 from webhook.laboratory.simulated.cluster import SimulatedCluster

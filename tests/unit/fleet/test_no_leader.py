@@ -14,11 +14,11 @@ from webhook.commands.show.dispatched import lines
 from webhook.config import Config
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.notation import names
-from webhook.fleet.hub import SWEEP_SECONDS
 from webhook.fleet.jobs.asking.choice import OFFER_SECONDS
 from webhook.fleet.jobs.leaving import LONG_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 from webhook.fleet.members.leader import LATE_SECONDS, Leader
+from webhook.fleet.sweeping import SWEEP_SECONDS
 from webhook.jobs.kinds.registry import KINDS
 
 pytestmark = pytest.mark.virtual_time

@@ -1,0 +1,205 @@
+"""The sweeps of a hub's members: every copy there that no record speaks of is settled (rule P4).
+
+A member is swept before anything from before is offered, and every few seconds from then on.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from webhook.core.fleet import strays
+from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.strays import Verdict
+from webhook.core.fleet.text import UnreadableRecord
+from webhook.core.model.gang import GRACE_SECONDS_MAX
+from webhook.errors import Conflict, Forbidden, Invalid, NotFound
+from webhook.fleet import lost
+from webhook.fleet.attempts import attempt
+from webhook.fleet.home import Home
+from webhook.fleet.jobs.fleet import Fleet
+from webhook.fleet.jobs.job import FleetJob
+from webhook.fleet.jobs.own import OwnJob
+from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
+from webhook.fleet.members.member import Member, Refused
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.rest_paths import collection_path
+from webhook.untyped import paths
+
+log = structlog.get_logger(__name__)
+
+SWEEP_SECONDS: Final = 5.0
+SWEEP_AGAIN_SECONDS: Final = 1.0
+"""After which a member that answers is swept again while it must be before anything is offered."""
+
+
+class Sweeper:
+    """What one hub process sweeps its members with."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        home: Home,
+        kinds: Mapping[str, JobKind],
+        jobs: Mapping[JobName, FleetJob],
+        *,
+        unlisted: Callable[[int], Awaitable[set[str]]],
+        wake: Callable[[JobName], None],
+        read_lost: Callable[[], Awaitable[None]],
+        on_swept: Callable[[], None],
+    ) -> None:
+        """``unlisted`` as ``OwnJobsFeed.unlisted``; ``on_swept`` hears that what waited for a member may go on."""
+        self._fleet, self._home, self._kinds, self._jobs = fleet, home, kinds, jobs
+        self._unlisted, self._wake, self._read_lost, self._on_swept = unlisted, wake, read_lost, on_swept
+        self._delayed: dict[str, set[JobName]] = {}
+        """By member the gangs whose copies have kept it from counting as swept, which each of them does once."""
+
+    def leave(self, name: str) -> None:
+        """Forget a member that is none any more."""
+        self._delayed.pop(name, None)
+
+    async def keep_swept(self, member: Member) -> None:
+        """Sweep a member for ever; sooner again while all offers wait for it, and what it had is on its way out."""
+        while True:
+            await attempt(partial(self._sweep_shown, member))
+            waited_for = member.name in self._fleet.unswept and not member.health.failure
+            await asyncio.sleep(SWEEP_AGAIN_SECONDS if waited_for else SWEEP_SECONDS)
+
+    async def _sweep_shown(self, member: Member) -> None:
+        with member.rested_on("sweep"):
+            await self._sweep(member)
+        await member.see_leader()
+
+    async def _sweep(self, member: Member) -> None:
+        """Settle every copy of this hub in a member that no record speaks of."""
+        wanted = self._sweep_wanted(member)
+        # By their names leftovers in a member are found.
+        unlisted = await self._unlisted(self._fleet.set_backs)
+        self._fleet.unlisted |= {kind: set(self._fleet.members) for kind in unlisted}
+        before, delayed = self._fleet.apart.get(member.name, {}), self._delayed.setdefault(member.name, set())
+        verdicts, apart = [], dict[JobName, str]()
+        expected = {which for which, job in self._jobs.items() if job.own.runs_in(member.name)}
+        with member.one_cluster():
+            cluster, copies = await member.cluster(), await member.copies(self._kinds.values(), self._fleet.uid)
+        for found in copies:
+            which = (found.kind.feed, found.namespace, found.name)
+            if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
+                expected.discard(which)
+                continue
+            if found.kind.feed in unlisted:
+                apart[which] = "has a copy of it, and the hub cannot list its kind"
+                continue
+            try:
+                verdict, refused = await self._settle(member, cluster, found)
+            except UnreadableRecord:
+                # Its own steps tell of it. No other gang has to wait for somebody to mend it.
+                apart[which] = "has a copy of it, but the record on the job cannot be read"
+                continue
+            if verdict is not Verdict.KEEP and which in (delayed if wanted else before):
+                # Whoever changes it all the time, or refuses what settles it, does not hold up everybody.
+                apart[which] = refused or "still has an earlier copy of it"
+                continue
+            verdicts.append(verdict)
+            if wanted and verdict is not Verdict.KEEP:
+                delayed.add(which)
+        for which in sorted(expected):
+            self._wake(which)
+        # Whoever keeps a pod from going keeps no other gang waiting.
+        relisted = any(member.name in due for kind, due in self._fleet.unlisted.items() if kind not in unlisted)
+        left = await self._left(member, self._jobs if wanted or relisted else before)
+        self._fleet.apart[member.name] = (
+            dict.fromkeys(left, "still has pods of an earlier copy, or room reserved for it") | apart
+        )
+        # What made it due again meanwhile may not have been there yet when its first part was read.
+        if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
+            self._fleet.note_swept_cluster(member.name, cluster)
+            if wanted:
+                await self._note_swept(member, unlisted)
+            else:
+                self._fleet.note_swept(member.name, unlisted)
+        if not member.knows_permits or member.health.trouble:
+            await member.check()
+
+    async def _left(self, member: Member, jobs: Iterable[JobName]) -> set[JobName]:
+        """Return of which of these jobs pods or room are left in a member though the copy is gone."""
+        known = [(self._kinds[kind], namespace, name) for kind, namespace, name in jobs]
+        with member.one_cluster():
+            return await member.leftovers(known) if known else set()
+
+    async def _note_swept(self, member: Member, unlisted: set[str]) -> None:
+        set_backs = self._fleet.set_backs
+        if when := self._fleet.lost.get(member.name):
+            await lost.came_back(self._fleet.api, member.name, when)
+            await self._read_lost()
+        if set_backs == self._fleet.set_backs:
+            self._fleet.note_swept(member.name, unlisted)
+            self._delayed.pop(member.name, None)
+            log.info("fleet.swept", member=member.name)
+            self._on_swept()
+
+    def _sweep_wanted(self, member: Member) -> tuple[int, str] | None:
+        """Return since when a member has to be swept before anything is offered, in whatever form; None: it is."""
+        if member.name not in self._fleet.unswept:
+            return None
+        return self._fleet.set_backs, self._fleet.lost.get(member.name, "")
+
+    async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> tuple[Verdict, str]:
+        """Do with a copy what its record asks for; return KEEP where no gang of the hub has to wait for more.
+
+        And in words that the member refuses it, where it does.
+        Raises AnotherHub, ApiError, NoAnswer, UnreadableRecord.
+        """
+        try:
+            return await self._settled(member, cluster, found), ""
+        except (Conflict, Forbidden, Invalid, NotFound, Refused) as error:
+            log.info("fleet.not_settled", member=member.name, job=f"{found.namespace}/{found.name}", error=str(error))
+            refused = f"refuses to let an earlier copy of it go: {error}" if isinstance(error, Refused) else ""
+            return Verdict.WAIT, refused
+
+    async def _settled(self, member: Member, cluster: str, found: FoundCopy) -> Verdict:
+        kind, namespace, name, copy = found
+        if strays.leaves(copy):
+            return Verdict.KEEP
+        job = OwnJob(self._fleet, kind, namespace, name)
+        own, dispatch = await self._record(kind, job, copy.job)
+        apart = (kind.feed, namespace, name) in self._fleet.apart.get(member.name, ())
+        # A kind that is listed only now is settled as all was after the start.
+        apart |= kind.feed in self._fleet.unlisted
+        swept, complete = member.name not in self._fleet.unswept and not apart, self._fleet.complete and not apart
+        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete)
+        if verdict is Verdict.WAIT and dispatch is not None:
+            # The record is not behind where the very copy that it names has its permit: then any other may go. There
+            # are two such copies only where a member was given up that was not lost.
+            named = await self._fleet.permitted(kind, namespace, name, dispatch)
+            verdict = verdict if named is None or named.deleting else Verdict.END
+        if verdict in (Verdict.SWEEP, Verdict.END):
+            await member.delete(kind, namespace, name, copy, as_read=verdict is Verdict.SWEEP)
+            return Verdict.KEEP if dispatch is None else verdict
+        if verdict is Verdict.REVOKE and await member.revoke(kind, namespace, name, copy) is not None:
+            return Verdict.KEEP
+        if verdict is Verdict.ADOPT and own is not None and dispatch is not None:
+            promised = member.stops_after_seconds
+            # What a list shows of a copy does not say how long its pods take.
+            adopted = dispatch.adopted(
+                copy.offer, member.name, cluster, copy.uid, promised, grace_seconds=GRACE_SECONDS_MAX
+            )
+            # Since it was listed its record may have left it, on proof that it is gone.
+            if await self._fleet.permitted(kind, namespace, name, adopted) is None:
+                return Verdict.WAIT
+            await job.write(own, adopted)
+        return verdict
+
+    async def _record(self, kind: JobKind, job: OwnJob, uid: str) -> tuple[dict[str, Any] | None, Dispatch | None]:
+        """Return the hub's job of this uid and its record, read after the copy; None where there is none."""
+        try:
+            own = await job.read()
+        except NotFound:
+            # Gone, or its whole kind is not served at the moment, which says nothing of the job: then this is NotFound.
+            await self._fleet.api.request("GET", collection_path(kind), query={"limit": "1"})
+            own = {}
+        if paths.find(own, ("metadata", "uid")) != uid:
+            await self._home.check(self._fleet.uid)
+            return None, None
+        return own, dispatch_of(own)
