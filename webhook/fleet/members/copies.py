@@ -165,7 +165,7 @@ def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
         hub=_cut(paths.find_mapping(metadata, ("labels",)).get(names.ORIGIN_LABEL)),
         job=_cut(job),
         offer=offer,
-        permitted=not given_up and permits(text(notes.get(names.PERMIT)), offered, uid),
+        permitted=bool(uid) and not given_up and permits(text(notes.get(names.PERMIT)), offered, uid),
         suspended=kind.suspend is not None and paths.find(obj, kind.suspend) is True,
         deleting=metadata.get("deletionTimestamp") is not None,
         finished=ended is not None,

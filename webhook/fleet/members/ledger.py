@@ -34,7 +34,7 @@ NO_LEDGER: Final = MemberLedger(False, False, {})
 
 def reserves(ledger: MemberLedger | None, copy: Copy | None) -> bool:
     """Return whether a ledger was read that has a reservation for a copy."""
-    return ledger is not None and copy is not None and copy.uid in ledger.entries
+    return ledger is not None and copy is not None and copy.uid != "" and copy.uid in ledger.entries
 
 
 class LedgerReader:
