@@ -16,6 +16,7 @@ from tests.mutants.release_rules import (
     RELEASE_MUTANTS,
     RULES_TESTS,
 )
+from tests.mutants.sweep_rules import SWEEP_MUTANTS
 
 KEEPER: Final = "webhook/controllers/ledger/keeper.py"
 RECONCILER: Final = "webhook/controllers/loop/reconciler.py"
@@ -447,4 +448,5 @@ MUTANTS: Final = (
     *NODE_MUTANTS,
     *FLEET_MUTANTS,
     *BROUGHT_MUTANTS,
+    *SWEEP_MUTANTS,
 )

@@ -150,7 +150,8 @@ class Hub:
         for due in self.fleet.unlisted.values():
             due.discard(name)
         self.fleet.silent.discard(name)
-        self.fleet.apart.pop(name, None)
+        for known in (self.fleet.apart, self.fleet.unseen, self.fleet.unended):
+            known.pop(name, None)
         self._sweeper.leave(name)
         left = self.fleet.members.pop(name)
         left.stop()

@@ -15,7 +15,8 @@ from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.model.gang import GRACE_SECONDS_MAX
-from webhook.errors import Conflict, Forbidden, Invalid, NotFound
+from webhook.core.notation.shortened import shortened
+from webhook.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from webhook.fleet import lost
 from webhook.fleet.attempts import attempt
 from webhook.fleet.home import Home
@@ -24,12 +25,15 @@ from webhook.fleet.jobs.job import FleetJob
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.members.member import Member, Refused
+from webhook.fleet.members.told import REASON_CHARACTERS
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
 
+_HUNG: Final = (0, 504)
+"""HTTP statuses of what is not answered in time: of its kind nothing more is asked in this sweep."""
 SWEEP_SECONDS: Final = 5.0
 SWEEP_AGAIN_SECONDS: Final = 1.0
 """After which a member that answers is swept again while it must be before anything is offered."""
@@ -68,28 +72,71 @@ class Sweeper:
             await asyncio.sleep(SWEEP_AGAIN_SECONDS if waited_for else SWEEP_SECONDS)
 
     async def _sweep_shown(self, member: Member) -> None:
-        with member.rested_on("sweep"):
-            await self._sweep(member)
+        try:
+            with member.rested_on("sweep"):
+                await self._sweep(member)
+        except Exception as error:
+            self._fleet.unended[member.name] = shortened(str(error), REASON_CHARACTERS) or type(error).__name__
+            raise
+        self._fleet.unended.pop(member.name, None)
         await member.see_leader()
 
     async def _sweep(self, member: Member) -> None:
         """Settle every copy of this hub in a member that no record speaks of."""
-        wanted = self._sweep_wanted(member)
+        wanted, fleet, name = self._sweep_wanted(member), self._fleet, member.name
         # By their names leftovers in a member are found.
-        unlisted = await self._unlisted(self._fleet.set_backs)
-        self._fleet.unlisted |= {kind: set(self._fleet.members) for kind in unlisted}
-        before, delayed = self._fleet.apart.get(member.name, {}), self._delayed.setdefault(member.name, set())
-        verdicts, apart = [], dict[JobName, str]()
-        expected = {which for which, job in self._jobs.items() if job.own.runs_in(member.name)}
+        unlisted = await self._unlisted(fleet.set_backs)
+        fleet.unlisted |= {kind: set(fleet.members) for kind in unlisted}
+        before = fleet.apart.get(name, {})
+        expected = {which for which, job in self._jobs.items() if job.own.runs_in(name)}
         with member.one_cluster():
-            cluster, copies = await member.cluster(), await member.copies(self._kinds.values(), self._fleet.uid)
+            cluster, (copies, unseen) = await member.cluster(), await member.copies(self._kinds.values(), fleet.uid)
+        # What is not shown has not gone.
+        apart = {which: why for which, why in before.items() if which[0] in unseen}
+        strange = list[FoundCopy]()
         for found in copies:
-            which = (found.kind.feed, found.namespace, found.name)
+            which = _named(found)
             if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
                 expected.discard(which)
-                continue
-            if found.kind.feed in unlisted:
+            elif which[0] in unlisted:
                 apart[which] = "has a copy of it, and the hub cannot list its kind"
+            else:
+                strange.append(found)
+        verdicts, unsettled = await self._settle_all(member, cluster, strange, wanted=wanted is not None)
+        for which in sorted(each for each in expected if each[0] not in unseen):
+            self._wake(which)
+        # Whoever keeps a pod from going keeps no other gang waiting.
+        relisted = any(name in due for kind, due in fleet.unlisted.items() if kind not in unlisted)
+        relisted |= not fleet.unseen.get(name, {}).keys() <= unseen.keys()
+        known = [which for which in (self._jobs if wanted or relisted else before) if which[0] not in unseen]
+        left = dict.fromkeys(
+            await self._left(member, known), "still has pods of an earlier copy, or room reserved for it"
+        )
+        fleet.apart[name] = left | apart | unsettled
+        # What made it due again meanwhile may not have been there yet when its first part was read.
+        if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
+            fleet.note_swept_cluster(name, cluster)
+            if wanted:
+                await self._note_swept(member, unlisted, unseen)
+            else:
+                fleet.note_swept(name, unlisted, unseen)
+        if not member.knows_permits or member.health.trouble:
+            await member.check()
+
+    async def _settle_all(
+        self, member: Member, cluster: str, copies: Iterable[FoundCopy], *, wanted: bool
+    ) -> tuple[list[Verdict], dict[JobName, str]]:
+        """Settle copies; return what was done, and, each with why, the gangs that are to be set apart.
+
+        ``wanted``: before anything is offered. Raises AnotherHub, ApiError, NoAnswer.
+        """
+        verdicts, apart, hung = list[Verdict](), dict[JobName, str](), dict[str, str]()
+        delayed = self._delayed.setdefault(member.name, set())
+        known = delayed if wanted else self._fleet.apart.get(member.name, {})
+        for found in copies:
+            which = _named(found)
+            if which[0] in hung:
+                apart[which] = hung[which[0]]
                 continue
             try:
                 verdict, refused = await self._settle(member, cluster, found)
@@ -97,30 +144,22 @@ class Sweeper:
                 # Its own steps tell of it. No other gang has to wait for somebody to mend it.
                 apart[which] = "has a copy of it, but the record on the job cannot be read"
                 continue
-            if verdict is not Verdict.KEEP and which in (delayed if wanted else before):
+            except ApiError as error:
+                # Where the hub's own cluster answers nothing at all, this raises too: that is no matter of one job.
+                await self._home.check(self._fleet.uid)
+                said = shortened(str(error), REASON_CHARACTERS)
+                apart[which] = f"has a copy of it, and the hub cannot read the job: {said}"
+                log.info("fleet.not_settled", member=member.name, job="/".join(which), error=said)
+                hung |= {which[0]: apart[which]} if error.status in _HUNG else {}
+                continue
+            if verdict is not Verdict.KEEP and which in known:
                 # Whoever changes it all the time, or refuses what settles it, does not hold up everybody.
                 apart[which] = refused or "still has an earlier copy of it"
                 continue
             verdicts.append(verdict)
             if wanted and verdict is not Verdict.KEEP:
                 delayed.add(which)
-        for which in sorted(expected):
-            self._wake(which)
-        # Whoever keeps a pod from going keeps no other gang waiting.
-        relisted = any(member.name in due for kind, due in self._fleet.unlisted.items() if kind not in unlisted)
-        left = await self._left(member, self._jobs if wanted or relisted else before)
-        self._fleet.apart[member.name] = (
-            dict.fromkeys(left, "still has pods of an earlier copy, or room reserved for it") | apart
-        )
-        # What made it due again meanwhile may not have been there yet when its first part was read.
-        if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
-            self._fleet.note_swept_cluster(member.name, cluster)
-            if wanted:
-                await self._note_swept(member, unlisted)
-            else:
-                self._fleet.note_swept(member.name, unlisted)
-        if not member.knows_permits or member.health.trouble:
-            await member.check()
+        return verdicts, apart
 
     async def _left(self, member: Member, jobs: Iterable[JobName]) -> set[JobName]:
         """Return of which of these jobs pods or room are left in a member though the copy is gone."""
@@ -128,15 +167,15 @@ class Sweeper:
         with member.one_cluster():
             return await member.leftovers(known) if known else set()
 
-    async def _note_swept(self, member: Member, unlisted: set[str]) -> None:
+    async def _note_swept(self, member: Member, unlisted: set[str], unseen: Mapping[str, str]) -> None:
         set_backs = self._fleet.set_backs
         if when := self._fleet.lost.get(member.name):
             await lost.came_back(self._fleet.api, member.name, when)
             await self._read_lost()
         if set_backs == self._fleet.set_backs:
-            self._fleet.note_swept(member.name, unlisted)
+            self._fleet.note_swept(member.name, unlisted, unseen)
             self._delayed.pop(member.name, None)
-            log.info("fleet.swept", member=member.name)
+            log.info("fleet.swept", member=member.name, but_for=sorted(unseen))
             self._on_swept()
 
     def _sweep_wanted(self, member: Member) -> tuple[int, str] | None:
@@ -166,9 +205,9 @@ class Sweeper:
         own, dispatch = await self._record(kind, job, copy.job)
         apart = (kind.feed, namespace, name) in self._fleet.apart.get(member.name, ())
         # A kind that is listed only now is settled as all was after the start.
-        apart |= kind.feed in self._fleet.unlisted
-        swept, complete = member.name not in self._fleet.unswept and not apart, self._fleet.complete and not apart
-        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete)
+        apart |= kind.feed in self._fleet.unlisted or kind.feed in self._fleet.unseen.get(member.name, ())
+        swept, complete = member.name not in self._fleet.unswept and not apart, self._fleet.knows_all_of(kind.feed)
+        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete and not apart)
         if verdict is Verdict.WAIT and dispatch is not None:
             # The record is not behind where the very copy that it names has its permit: then any other may go. There
             # are two such copies only where a member was given up that was not lost.
@@ -203,3 +242,7 @@ class Sweeper:
             await self._home.check(self._fleet.uid)
             return None, None
         return own, dispatch_of(own)
+
+
+def _named(found: FoundCopy) -> JobName:
+    return found.kind.feed, found.namespace, found.name

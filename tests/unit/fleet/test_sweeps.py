@@ -14,7 +14,7 @@ from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.text import encode
 from webhook.core.notation import names
 from webhook.errors import Conflict, Forbidden
-from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
+from webhook.fleet.members.copies import JobName, Listed, dispatch_of
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 
 pytestmark = pytest.mark.virtual_time
@@ -58,8 +58,8 @@ async def test_a_copy_that_goes_after_a_sweep_has_listed_it_is_not_adopted(monke
         async def gone() -> bool:
             return dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.NOWHERE
 
-        async def list_early(*which: Any) -> list[FoundCopy]:
-            if found := await listed(*which):
+        async def list_early(*which: Any) -> Listed:
+            if (found := await listed(*which)).copies:
                 await world.hub.patch(*SEED, suspend(pytorch_job, True))
                 await world.until(gone)
                 pytorch_jobs = ("kubeflow.org", "pytorchjobs")

@@ -33,6 +33,8 @@ CLUSTERS_MAX: Final = 8
 _UNSWEPT: Final = "does not answer, and may have it from before this hub began"
 _UNLISTED: Final = "cannot list the jobs of this kind, or could not until a moment ago"
 _UNUSABLE: Final = "may have it from before this hub began, and does not say"
+_UNSEEN: Final = "may have it from before this hub began, and does not list the jobs of this kind"
+_UNENDED: Final = "may have it from before this hub began, and could not be looked through"
 
 
 @dataclass
@@ -75,6 +77,13 @@ class Fleet:
     unlisted: dict[str, set[str]] = field(default_factory=dict)
     """By kind that could not be listed when members were swept: those to be swept again before a job of it is offered.
     """
+
+    unseen: dict[str, Mapping[str, tuple[int, str]]] = field(default_factory=dict)
+    """By member that was swept the kinds that it did not list then, each with its ``sweeps_due`` and why: jobs of that
+    kind wait until it does, but for those that came later. They keep no other kind waiting."""
+
+    unended: dict[str, str] = field(default_factory=dict)
+    """By member why its last sweep did not come to an end."""
 
     apart: dict[str, Mapping[JobName, str]] = field(default_factory=dict)
     """By member, each with why, the hub's jobs that have a copy there and a record that cannot be read, or a copy that
@@ -186,10 +195,15 @@ class Fleet:
         others = [each for each in self.swept.get(member, ()) if each != cluster]
         self.swept[member] = [*others, cluster][-CLUSTERS_MAX:]
 
-    def note_swept(self, member: str, unlisted: Collection[str]) -> None:
-        """Note that a member was swept, but for what it has of the kinds that could not be listed then."""
-        self.unswept.pop(member, None)
-        for kind in self.unlisted.keys() - set(unlisted):
+    def note_swept(self, member: str, unlisted: Collection[str], unseen: Mapping[str, str]) -> None:
+        """Note that a member was swept, but for what it has of the kinds that could not be listed then: in the hub, or
+        in the member, each with why.
+        """
+        due, before = self.unswept.pop(member, 0), self.unseen.pop(member, {})
+        # What it had was known before it stopped to list a kind.
+        left = {kind: (due or before[kind][0], why) for kind, why in unseen.items() if due or kind in before}
+        self.unseen |= {member: left} if left else {}
+        for kind in self.unlisted.keys() - set(unlisted) - unseen.keys():
             self.unlisted[kind].discard(member)
         self.unlisted = {kind: members for kind, members in self.unlisted.items() if members}
 
@@ -202,8 +216,13 @@ class Fleet:
 
     @property
     def complete(self) -> bool:
-        """Whether all is known that may run anywhere."""
+        """Whether all is known that may run anywhere, but of kinds that could not be listed: ``knows_all_of``."""
         return self.members_known and self.unswept.keys() <= self._lost_now
+
+    def knows_all_of(self, kind: str) -> bool:
+        """Return whether all is known that may run anywhere of one kind."""
+        seen = not any(kind in kinds for name, kinds in self.unseen.items() if name not in self._lost_now)
+        return seen and self.complete and kind not in self.unlisted
 
     def left_in(self, job: JobName, came_after: int) -> dict[str, str]:
         """Return the members, each with why, in which something may run of one job that no record speaks of.
@@ -216,6 +235,9 @@ class Fleet:
         unlisted = self.unlisted.get(job[0], set()) - lost
         left = {name: self._why_unswept(name) for name in unswept | unlisted}
         left |= {HUB: _UNLISTED} if unlisted and not any(left.values()) else {}
+        for name in self.unseen.keys() - unswept - lost:
+            due, why = self.unseen[name].get(job[0], (0, ""))
+            left |= {name: f"{_UNSEEN}: {why}"} if due > came_after else {}
         left |= {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in lost}
         return {**left, HUB: self.unread} if self.unread else left
 
@@ -223,7 +245,9 @@ class Fleet:
         member = self.members.get(name)
         if member is None or member.health.failure:
             return _UNSWEPT
-        return f"{_UNUSABLE}: {member.health.unusable}" if member.health.unusable else ""
+        if member.health.unusable:
+            return f"{_UNUSABLE}: {member.health.unusable}"
+        return f"{_UNENDED}: {self.unended[name]}" if name in self.unended else ""
 
     @property
     def _lost_now(self) -> set[str]:

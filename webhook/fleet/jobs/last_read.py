@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from webhook.fleet.members.member import Written
+from webhook.fleet.members.copies import Written
 from webhook.wire.watch import version_number
 
 NOTHING_READ: Final = ("", 0)

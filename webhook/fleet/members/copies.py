@@ -55,6 +55,21 @@ class FoundCopy(NamedTuple):
     copy: Copy
 
 
+class Listed(NamedTuple):
+    """What a member lists of a hub's copies."""
+
+    copies: list[FoundCopy]
+    unlisted: Mapping[str, str]
+    """Why a kind is not listed, by its feed."""
+
+
+class Written(NamedTuple):
+    """A copy as it was answered to be stored."""
+
+    uid: str
+    resourceVersion: str  # noqa: N815 - as it is called there
+
+
 def dispatch_of(job: Mapping[str, Any]) -> Dispatch:
     """Return the record on a hub's job; ``NOWHERE`` where there is none. Raises UnreadableRecord."""
     written = paths.find_mapping(job, ("metadata", "annotations")).get(names.DISPATCH)

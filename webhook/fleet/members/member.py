@@ -9,7 +9,7 @@ import contextlib
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
@@ -28,6 +28,8 @@ from webhook.fleet.members import answers, words
 from webhook.fleet.members.copies import (
     FoundCopy,
     JobName,
+    Listed,
+    Written,
     collected_with,
     copy_read,
     found_copy,
@@ -81,13 +83,6 @@ class Look:
 
     sight: Sight
     object: Mapping[str, Any] | None
-
-
-class Written(NamedTuple):
-    """A copy as it was answered to be stored."""
-
-    uid: str
-    resourceVersion: str  # noqa: N815 - as it is called there
 
 
 class Member:
@@ -233,30 +228,35 @@ class Member:
                         break
         return found
 
-    async def copies(self, kinds: Iterable[JobKind], hub: str) -> list[FoundCopy]:
-        """Return all its objects of these kinds that say they are copies from this hub. Raises NoAnswer.
+    async def copies(self, kinds: Iterable[JobKind], hub: str) -> Listed:
+        """Return all its objects of these kinds that say they are copies from this hub.
 
-        Not what was made for a copy, which may have the copy's own labels.
+        Not what was made for a copy, which may have the copy's own labels. Raises NoAnswer, also if it lists no kind.
         """
-        ours, seen = {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}"}, itertools.count(1)
-        placed = list(kinds)
+        ours, seen = {"labelSelector": f"{names.ORIGIN_LABEL}={quote(hub)}", **SOONER}, itertools.count(1)
+        placed, unlisted = list(kinds), dict[str, str]()
         by_key = {each.key: each for each in placed}
 
         async def of(kind: JobKind) -> list[FoundCopy]:
             found: list[FoundCopy] = []
-            with contextlib.suppress(NotFound):
-                async for each in self._objects(collection_path(kind), ours, answers.LONG):
+            try:
+                async for each in self._objects(collection_path(kind), ours, answers.LONG, of_itself=True):
                     if next(seen) > COPIES_MAX:
                         raise NoAnswer(f"{self.name}: it has more than {COPIES_MAX:,} copies of this hub")
-                    if made_for_a_copy(kind, each, by_key):
-                        continue
-                    try:
+                    if not made_for_a_copy(kind, each, by_key):
                         found.append(found_copy(kind, each))
-                    except ValueError as error:
-                        raise NoAnswer(f"{self.name}: {error}") from error
+            except ValueError as error:
+                raise NoAnswer(f"{self.name}: {error}") from error
+            except NotFound:
+                return found
+            except ApiError as error:
+                unlisted[kind.feed] = shortened(str(error), REASON_CHARACTERS)
             return found
 
-        return [*itertools.chain.from_iterable(await asyncio.gather(*map(of, placed)))]
+        found = [*itertools.chain.from_iterable(await asyncio.gather(*map(of, placed)))]
+        if unlisted and len(unlisted) == len(placed):
+            raise NoAnswer(f"{self.name}: {next(iter(unlisted.values()))}")
+        return Listed(found, unlisted)
 
     async def lets_list(self, kinds: Iterable[JobKind], hub: str) -> None:
         """See that what each sweep reads may be listed, by a list of one copy of each kind. Raises NoAnswer."""
@@ -378,16 +378,16 @@ class Member:
         return True
 
     async def _objects(
-        self, path: str, query: Mapping[str, str], bounds: answers.Bounds = answers.SHORT
+        self, path: str, query: Mapping[str, str], bounds: answers.Bounds = answers.SHORT, *, of_itself: bool = False
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the objects of a list, of which no more is to be kept than is used.
 
-        Raises NotFound for a kind that is not served, NoAnswer for what is no list.
+        Raises NotFound for a kind that is not served, NoAnswer for what is no list; ``of_itself``: as ``_asked``.
         """
 
         def ask(query: Mapping[str, str]) -> Awaitable[bytes]:
             page = self._api.request("GET", path, query=query, timeout_seconds=ANSWER_SECONDS)
-            return self._asked(page, may_be_slow=bounds is answers.LONG)
+            return self._asked(page, may_be_slow=bounds is answers.LONG, of_itself=of_itself)
 
         try:
             async for each in answers.objects_of(ask, query, bounds):

@@ -55,7 +55,7 @@ async def test_of_copies_as_large_as_they_come_little_is_kept_and_the_list_is_ne
     speaker = Speaker(pages, 3, filler="x" * MEBIBYTE)
     tracemalloc.start()
     try:
-        found = await member(speaker).copies([JOB], "hub")
+        found, _ = await member(speaker).copies([JOB], "hub")
         kept, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -67,7 +67,7 @@ async def test_of_copies_as_large_as_they_come_little_is_kept_and_the_list_is_ne
 
 async def test_the_copies_of_all_kinds_together_are_as_many_as_a_member_can_have_or_it_has_not_answered() -> None:
     each = COPIES_MAX // 1_000 // 2
-    found = await member(Speaker(each, 1_000)).copies([JOB, PYTORCH_JOB], "hub")
+    found, _ = await member(Speaker(each, 1_000)).copies([JOB, PYTORCH_JOB], "hub")
     assert len(found) == COPIES_MAX
     with pytest.raises(NoAnswer, match="m1: it has more than 50,000 copies of this hub"):
         await member(Speaker(each + 1, 1_000)).copies([JOB, PYTORCH_JOB], "hub")
@@ -93,7 +93,7 @@ async def test_the_texts_that_are_kept_of_a_copy_are_cut() -> None:
         "labels": {ORIGIN_LABEL: long},
         "annotations": {"tutti.dev/offer": f"{long} 1.1"},
     }
-    (found,) = await member(speaker).copies([JOB], "hub")
+    ((found,), _) = await member(speaker).copies([JOB], "hub")
     assert {len(each) for each in (found.copy.uid, found.copy.version, found.copy.hub, found.copy.job)} == {TEXT_MAX}
 
 
@@ -110,7 +110,7 @@ async def test_a_kind_that_a_member_cannot_show_yet_does_not_make_it_silent() ->
     with pytest.raises(NoAnswer, match="m1: 429 TooManyRequests: storage is"):
         await begins.copies([PYTORCH_JOB], "hub")
     assert not begins.health.failure
-    assert await begins.copies([JOB], "hub") == []
+    assert await begins.copies([JOB], "hub") == ([], {})
 
 
 async def test_of_pods_that_are_left_the_first_is_enough() -> None:
