@@ -13,18 +13,18 @@ offered nothing until it hears the hub again.
 A member that was taken away while it has gangs hears nothing either: it is noted at once, and counted on like that.
 
 A cluster may be reached by several names. It hears the hub by each of them, so what it has is given up only when all
-have been silent for long enough.
+have been silent for long enough: also each that has not answered this process, for another one may reach it. A member
+that answers, says it is that cluster, and has nothing of the gang does not count: any could say so.
 
 A note is read after the job that is given up, and the job is written only as it was read: whoever granted it again
 meanwhile, in a member that had come back, has changed it.
 """
 
 import asyncio
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -32,11 +32,11 @@ from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.silence import longest_grace_seconds, surely_stopped_seconds
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation.moments import time_text
-from webhook.errors import Conflict, Invalid, NotFound
+from webhook.errors import ApiError, Conflict, Invalid, NotFound
 from webhook.fleet import lost
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.job import FleetJob
-from webhook.fleet.members.copies import dispatch_of
+from webhook.fleet.members.copies import JobName, dispatch_of
 from webhook.fleet.members.member import Member, NoAnswer
 
 log = structlog.get_logger(__name__)
@@ -65,11 +65,13 @@ class _Silence:
 class DeadMan:
     """Of one hub process, for all its members."""
 
-    def __init__(self, fleet: Fleet, jobs: Mapping[Any, FleetJob], rng: Random) -> None:
+    def __init__(self, fleet: Fleet, jobs: Mapping[JobName, FleetJob], rng: Random) -> None:
         self._fleet = fleet
         self._jobs = jobs
         self._rng = rng
         self._known: dict[str, _Silence] = {}
+        self._unread = set[JobName]()
+        """Jobs that could not be read when that was last tried."""
         for name in fleet.members:
             self.join(name)
         log.warning(
@@ -101,6 +103,9 @@ class DeadMan:
                     await self._renew(member, known, began)
             elif note[0]:
                 await self._give_up_all(name, note[0], now() - known.since)
+            else:
+                # Its name may lead to a cluster that is reached by others too.
+                await self._note(name, known, "it was declared lost, and does not answer")
         else:
             await self._renew(member, known, began)
 
@@ -159,35 +164,58 @@ class DeadMan:
                     await self._note(member.name, known, str(error))
             raise
         known.failing_since, known.renewals = None, known.renewals + 1
-        await self._lengthen(member)
         if member.stops_after_seconds or known.renewals >= RENEWALS_WITHOUT_A_PROMISE:
             self._fleet.silent.discard(member.name)
 
-    async def _lengthen(self, member: Member) -> None:
-        """Write down that a cluster has been told since the grant to stop its gangs only later, whatever its name."""
+    async def lengthen(self, member: Member) -> None:
+        """Write down that a cluster has been told since the grant to stop its gangs only later, whatever its name.
+
+        Apart from the renewals: the hub's own API server may hang, and the member is to hear the hub all the same.
+        """
         promised, cluster = member.stops_after_seconds, member.uid
-        for job in list(self._jobs.values()):
-            if _promises_less(job.own.record, cluster, promised):
-                with contextlib.suppress(Conflict, Invalid, NotFound, UnreadableRecord):
-                    stored = await job.own.read()
-                    if _promises_less(dispatch := dispatch_of(stored), cluster, promised):
-                        await job.own.write(stored, replace(dispatch, stops_after_seconds=promised))
+        later = [which for which, job in self._jobs.items() if _promises_less(job.own.record, cluster, promised)]
+        await self._of_each(later, lambda job: self._lengthen(job, member, cluster, promised))
+
+    async def _lengthen(self, job: FleetJob, member: Member, cluster: str, promised: int) -> None:
+        stored = await job.own.read()
+        if not _promises_less(dispatch := dispatch_of(stored), cluster, promised):
+            return
+        # What a member promises that only says it is this cluster is of no gang there.
+        if dispatch.member == member.name or await self._fleet.shows(member.name, *job.own.which, dispatch):
+            await job.own.write(stored, replace(dispatch, stops_after_seconds=promised))
 
     async def _give_up_all(self, member: str, note: str, waited: float) -> None:
         """Give up what has surely stopped in a member that still does not answer, or is none any more."""
-        for job in list(self._jobs.values()):
-            if job.own.record.member == member and job.own.record.holds:
-                try:
-                    await self._give_up(job, member, note, waited)
-                except (Conflict, Invalid, NotFound, UnreadableRecord) as error:
-                    log.info("fleet.record_moved_on", step="give up", error=str(error))
-                    await job.telling.of_record(job.own, error)
+        there = [which for which, job in self._jobs.items() if _has(job.own.record, member)]
+        await self._of_each(there, lambda job: self._give_up(job, member, note, waited))
+
+    async def _of_each(self, jobs: Iterable[JobName], work: Callable[[FleetJob], Awaitable[None]]) -> None:
+        """Do something with the record of each of these jobs.
+
+        One that cannot be read comes last the next time, and of its kind none after it: each may take long to fail.
+        """
+        failed = set[str]()
+        self._unread &= self._jobs.keys()
+        for which in sorted(jobs, key=lambda each: (each in self._unread, each)):
+            if which[0] in failed or (job := self._jobs.get(which)) is None:
+                continue
+            try:
+                await work(job)
+            except (Conflict, Invalid, NotFound, UnreadableRecord) as error:
+                log.info("fleet.record_moved_on", job="/".join(which), error=str(error))
+                await job.telling.of_record(job.own, error)
+            except (ApiError, NoAnswer) as error:
+                failed.add(which[0])
+                self._unread.add(which)
+                log.warning("fleet.not_answered", job="/".join(which), error=str(error))
+            else:
+                self._unread.discard(which)
 
     async def _give_up(self, job: FleetJob, member: str, note: str, waited: float) -> None:
         stored = await job.own.read()
         dispatch = dispatch_of(stored)
         promised = dispatch.stops_after_seconds
-        if dispatch.member != member or not dispatch.holds or not promised:
+        if not _has(dispatch, member) or not promised:
             return
         # The copy keeps its grace, whatever its job has come to say since.
         needed = surely_stopped_seconds(promised, dispatch.grace_seconds or longest_grace_seconds(stored.get("spec")))
@@ -195,7 +223,7 @@ class DeadMan:
             return
         # After the job: as long as this very note stands, nobody has renewed the Lease.
         silent = await lost.noted(self._fleet.api, lost.SILENT)
-        if silent.get(member) != note or not self._silent_by_all_names(dispatch.cluster, silent, needed):
+        if silent.get(member) != note or not await self._silent_by_all_names(job, dispatch, silent, needed):
             return
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
@@ -203,18 +231,52 @@ class DeadMan:
         await job.own.write(stored, gone)
         await job.telling.leaves(stored, gone)
 
-    def _silent_by_all_names(self, cluster: str, notes: Mapping[str, str], seconds: float) -> bool:
-        """Return whether each member that leads to a cluster has been noted as silent for so long."""
+    async def _silent_by_all_names(
+        self, job: FleetJob, dispatch: Dispatch, notes: Mapping[str, str], seconds: float
+    ) -> bool:
+        """Return whether each name that may lead to a gang's cluster has been noted as silent for so long."""
+        if not self._fleet.members_known:
+            return False
         now = asyncio.get_running_loop().time()
-        for name in self._fleet.names_of(cluster):
-            known, note = self._known[name], notes.get(name, "")
-            if not note or known.note != (note, self._fleet.set_backs) or now - known.since < seconds:
+        members = self._fleet.members.values()
+        named = {each.name for each in members if _may_lead_to(dispatch.cluster, each)} | set(self._fleet.unjoined)
+        for name in sorted(named):
+            known, note = self._known.get(name), notes.get(name, "")
+            noted = known is not None and note and known.note == (note, self._fleet.set_backs)
+            if known is not None and noted and now - known.since >= seconds:
+                continue
+            if not await self._has_nothing(name, job, dispatch):
+                log.warning("fleet.not_given_up", job="/".join((job.namespace, job.name)), may_be_reached_by=name)
                 return False
         return True
+
+    async def _has_nothing(self, name: str, job: FleetJob, dispatch: Dispatch) -> bool:
+        """Return whether a member answers, and has nothing of a gang: neither its copy nor what may be left of that."""
+        if (member := self._fleet.members.get(name)) is None:
+            return False
+        try:
+            if await member.cluster() != dispatch.cluster:
+                return True
+            # The name of the job alone is told: whoever knows the copy's uid could say that it has that copy.
+            return not (
+                await self._fleet.shows(name, *job.own.which, dispatch) or await member.leftovers([job.own.which])
+            )
+        except NoAnswer:
+            return False
 
 
 def _promises_less(dispatch: Dispatch, cluster: str, seconds: int) -> bool:
     return dispatch.cluster == cluster and dispatch.holds and 0 < dispatch.stops_after_seconds < seconds
+
+
+def _has(dispatch: Dispatch, member: str) -> bool:
+    return dispatch.member == member and dispatch.holds
+
+
+def _may_lead_to(cluster: str, member: Member) -> bool:
+    """Return whether a member's name leads to a cluster, or may have come to: it has not answered for a while."""
+    since, now = member.health.failing_since, asyncio.get_running_loop().time()
+    return member.uid in ("", cluster) or (since is not None and now - since >= FAILING_SECONDS)
 
 
 async def _answers(member: Member) -> bool:

@@ -176,6 +176,8 @@ class Hub:
             if self._dead_man is not None:
                 renewing = self._for_ever(partial(self._dead_man.look, member), RENEW_SECONDS)
                 tasks.create_task(renewing, name=f"{member.name} lease")
+                lengthening = self._for_ever(partial(self._dead_man.lengthen, member), RENEW_SECONDS)
+                tasks.create_task(lengthening, name=f"{member.name} promise")
             for informer in watches:
                 tasks.create_task(informer.run(), name=informer.name)
 

@@ -123,6 +123,7 @@ class Roster:
             _show(name, None)
             self._close_later(self._hub.leave(name))
         named = clusters.keys() | self._listed.keys() | self._unread
+        self._hub.fleet.unjoined = named - self._hub.fleet.members.keys()
         if not self._started:
             # A cluster that cannot be reached may have gangs all the same.
             self._hub.fleet.has_to_sweep(named - self._hub.fleet.members.keys() - self._late)

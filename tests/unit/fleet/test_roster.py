@@ -341,6 +341,7 @@ async def test_whether_it_answers_is_shown_of_members_alone(tmp_path: Path) -> N
             await asyncio.sleep(20)
         assert (shown("leaver"), shown("wrong")) == (1, None)
         assert [each["member"] for each in logs if each["event"] == "fleet.not_taken"] == ["wrong"], "said once"
+        assert set(it.hub.fleet.unjoined) == {"wrong"}
         (tmp_path / "leaver").unlink()
         await it.whole.until(lambda: left(it, "leaver"), 20)
         await asyncio.sleep(20)

@@ -1,6 +1,7 @@
 """What all jobs of one hub share: its members, and what is known of them."""
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -9,7 +10,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from webhook.clock import Clock
-from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Copy, Sight
 from webhook.core.fleet.steps import Wish, why_not
 from webhook.core.notation.names import QUEUE_LABELS
@@ -70,6 +71,8 @@ class Fleet:
     """What cannot be read of what users say about where jobs may run, and why: then nothing is offered."""
     members_known: bool = True
     """False until all members were named for the first time."""
+    unjoined: Collection[str] = ()
+    """Names that are no members of this process, though they are named: another process may reach them."""
 
     set_backs: int = 0
     """How often the hub's API server was found to have been set back."""
@@ -120,12 +123,29 @@ class Fleet:
         clusters = {self.members[name].uid for name in listed & self.members.keys()} - {""}
         return listed | {name for name, member in self.members.items() if member.uid in clusters}
 
-    def new_name(self, dispatch: Dispatch, sight: Sight | None) -> str:
-        """Return the member that leads to the cluster which has a gang, where the one in its record does not."""
+    def claim_it(self, dispatch: Dispatch, sight: Sight | None) -> list[str]:
+        """Return the members that say they are the cluster which has a gang, where the one in its record is not."""
         leads_there = dispatch.member in self.members and (sight is None or sight.cluster == dispatch.cluster)
         if leads_there or not dispatch.holds:
-            return ""
-        return next((name for name in self.names_of(dispatch.cluster) if name != dispatch.member), "")
+            return []
+        return [name for name in self.names_of(dispatch.cluster) if name != dispatch.member]
+
+    async def new_name(self, kind: JobKind, namespace: str, name: str, dispatch: Dispatch, sight: Sight | None) -> str:
+        """Return the one of them that has the gang's very copy; nothing where none shows it."""
+        for member in self.claim_it(dispatch, sight):
+            with contextlib.suppress(NoAnswer):
+                if await self.shows(member, kind, namespace, name, dispatch):
+                    return member
+        return ""
+
+    async def shows(self, member: str, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
+        """Return whether a member has the very copy that a record names. Raises NoAnswer.
+
+        Any member may say that it is another one's cluster; the uid of a copy there is told to no other.
+        """
+        sight = (await self.member(member).look(kind, namespace, name, DispatchPhase.RECALLED)).sight
+        uid = "" if sight.copy is None else sight.copy.uid
+        return (sight.cluster, uid) == (dispatch.cluster, dispatch.copy_uid)
 
     def hesitance(self, name: str) -> int:
         """Return how late a member is asked: 0: it answers; 1: it is slow; 2: it did not, or starts nothing."""

@@ -103,9 +103,9 @@ class FleetJob:
         self._queue = ""
         """Its LocalQueue, whose check may name the members that will do."""
         self._proving, self._patience, self._refusal, self._leaving = Proving(), Patience(), Refusal(), Leaving()
-        self._renaming, self._failed, self._stopped = Renaming(fleet), Failed(fleet), Stopped(fleet, namespace)
+        self._failed, self._stopped = Failed(fleet), Stopped(fleet, namespace)
         self._granted = Granted(self._refusal, self._failed, self._stopped)
-        self.telling = Telling(fleet, kind, namespace)
+        self.telling, self._renaming = Telling(fleet, kind, namespace), Renaming(fleet, kind, namespace, name)
         self._showing = Showing(kind, self.own, self.telling)
 
     async def step(self) -> HubStep:
@@ -143,7 +143,7 @@ class FleetJob:
         moves, complete = target is not None, self._fleet.members_known and not self._left_in()
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         try:
-            if name := self._renaming.due(dispatch, sight):
+            if name := await self._renaming.due(dispatch, sight):
                 await self.own.write(job, dispatch.known_as(name))
                 return HubStep.FOLLOW
             self.look_at_seconds = min(self.look_at_seconds, self._renaming.look_at_seconds)

@@ -47,6 +47,7 @@ class OwnJob:
     def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, name: str) -> None:
         self._fleet = fleet
         self.namespace, self.name = namespace, name
+        self.which = kind, namespace, name
         self._path = object_path(kind, namespace, name)
         self.last_read = LastRead()
         self.record = NOWHERE

@@ -7,6 +7,7 @@ from typing import Final
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.fleet.sight import Sight
 from webhook.fleet.jobs.fleet import Fleet
+from webhook.jobs.kinds.kind import JobKind
 
 AGAIN_SECONDS: Final = 5.0
 """From one change of the name in a record to the next: two processes of a hub may know different ones for a while."""
@@ -15,17 +16,19 @@ AGAIN_SECONDS: Final = 5.0
 class Renaming:
     """What one gang's record calls its member."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, name: str) -> None:
         self._fleet = fleet
+        self._which = kind, namespace, name
         self._from_seconds = -inf
         self.look_at_seconds = inf
         """Loop time at which a new name may be written, where there is one."""
 
-    def due(self, dispatch: Dispatch, sight: Sight | None) -> str:
+    async def due(self, dispatch: Dispatch, sight: Sight | None) -> str:
         """Return the name to write now; nothing where it stays, or is not to change yet."""
-        name, now = self._fleet.new_name(dispatch, sight), asyncio.get_running_loop().time()
-        self.look_at_seconds = self._from_seconds if name and now < self._from_seconds else inf
-        if not name or now < self._from_seconds:
+        claimed, now = bool(self._fleet.claim_it(dispatch, sight)), asyncio.get_running_loop().time()
+        self.look_at_seconds = self._from_seconds if claimed and now < self._from_seconds else inf
+        if not claimed or now < self._from_seconds:
             return ""
-        self._from_seconds = now + AGAIN_SECONDS
+        if name := await self._fleet.new_name(*self._which, dispatch, sight):
+            self._from_seconds = now + AGAIN_SECONDS
         return name

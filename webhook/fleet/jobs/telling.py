@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -147,20 +147,29 @@ class Telling:
                 # Two names may just have been swapped, and the other not have been asked since.
                 answers = [member.cluster() for member in self._fleet.members.values()] if self.due(CHANGED) else []
                 await asyncio.gather(*answers, return_exceptions=True)
-                if not self._fleet.new_name(dispatch, sight):
+                if self.due(CHANGED) and not await self._has_new_name(job, dispatch, sight):
                     await self.hourly(CHANGED, lambda now: changed(self._kind, job, dispatch, now))
             return
         member = self._fleet.members.get(dispatch.member)
-        if member is None and (not self._fleet.members_known or self._fleet.new_name(dispatch, sight)):
-            return
         if member is None:
-            why = "is not a member of this hub"
+            if not (self._fleet.members_known and self.due(SILENT)):
+                return
+            if await self._has_new_name(job, dispatch, sight):
+                return
+            claimed = " and ".join(self._fleet.claim_it(dispatch, sight))
+            why = "is not a member of this hub" + (
+                f", and {claimed} in its place shows no copy of it" if claimed else ""
+            )
         else:
             since = member.health.failing_since
             if since is None or asyncio.get_running_loop().time() - since < SILENT_SECONDS:
                 return
             why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.health.failure}"
         await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
+
+    def _has_new_name(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> Awaitable[str]:
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        return self._fleet.new_name(self._kind, namespace, name, dispatch, sight)
 
     async def kept(self, job: Mapping[str, Any], sight: Sight, dispatch: Dispatch, why: str) -> None:
         """Say what keeps a gang in the member that it is to leave."""
