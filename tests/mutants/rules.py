@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutants.brought_rules import BROUGHT_MUTANTS
 from tests.mutants.fleet_rules import FLEET_MUTANTS
 from tests.mutants.mutant import UNIT, Mutant
+from tests.mutants.name_rules import NAME_MUTANTS
 from tests.mutants.node_rules import NODE_MUTANTS
 from tests.mutants.release_rules import (
     ASSESS,
@@ -447,6 +448,7 @@ MUTANTS: Final = (
     ),
     *NODE_MUTANTS,
     *FLEET_MUTANTS,
+    *NAME_MUTANTS,
     *BROUGHT_MUTANTS,
     *SWEEP_MUTANTS,
 )

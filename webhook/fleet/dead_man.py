@@ -177,17 +177,20 @@ class DeadMan:
         await self._of_each(later, lambda job: self._lengthen(job, member, cluster, promised))
 
     async def _lengthen(self, job: FleetJob, member: Member, cluster: str, promised: int) -> None:
-        stored = await job.own.read()
-        if not _promises_less(dispatch := dispatch_of(stored), cluster, promised):
+        before = job.own.record
+        # What a member promises that only says it is this cluster is of no gang there: it is asked before the hub is.
+        if before.member != member.name and not await self._fleet.shows(member.name, *job.own.which, before):
             return
-        # What a member promises that only says it is this cluster is of no gang there.
-        if dispatch.member == member.name or await self._fleet.shows(member.name, *job.own.which, dispatch):
+        stored = await job.own.read()
+        dispatch = dispatch_of(stored)
+        if dispatch.copy_uid == before.copy_uid and _promises_less(dispatch, cluster, promised):
             await job.own.write(stored, replace(dispatch, stops_after_seconds=promised))
 
     async def _give_up_all(self, member: str, note: str, waited: float) -> None:
         """Give up what has surely stopped in a member that still does not answer, or is none any more."""
         there = [which for which, job in self._jobs.items() if _has(job.own.record, member)]
-        await self._of_each(there, lambda job: self._give_up(job, member, note, waited))
+        reached = set[str]()
+        await self._of_each(there, lambda job: self._give_up(job, member, note, waited, reached))
 
     async def _of_each(self, jobs: Iterable[JobName], work: Callable[[FleetJob], Awaitable[None]]) -> None:
         """Do something with the record of each of these jobs.
@@ -211,7 +214,7 @@ class DeadMan:
             else:
                 self._unread.discard(which)
 
-    async def _give_up(self, job: FleetJob, member: str, note: str, waited: float) -> None:
+    async def _give_up(self, job: FleetJob, member: str, note: str, waited: float, reached: set[str]) -> None:
         stored = await job.own.read()
         dispatch = dispatch_of(stored)
         promised = dispatch.stops_after_seconds
@@ -223,7 +226,7 @@ class DeadMan:
             return
         # After the job: as long as this very note stands, nobody has renewed the Lease.
         silent = await lost.noted(self._fleet.api, lost.SILENT)
-        if silent.get(member) != note or not await self._silent_by_all_names(job, dispatch, silent, needed):
+        if silent.get(member) != note or not await self._silent_by_all_names(job, dispatch, silent, needed, reached):
             return
         if member not in await lost.noted(self._fleet.api):
             await lost.note(self._fleet.api, member, time_text(int(self._fleet.clock.now())))
@@ -232,9 +235,12 @@ class DeadMan:
         await job.telling.leaves(stored, gone)
 
     async def _silent_by_all_names(
-        self, job: FleetJob, dispatch: Dispatch, notes: Mapping[str, str], seconds: float
+        self, job: FleetJob, dispatch: Dispatch, notes: Mapping[str, str], seconds: float, reached: set[str]
     ) -> bool:
-        """Return whether each name that may lead to a gang's cluster has been noted as silent for so long."""
+        """Return whether each name that may lead to a gang's cluster has been noted as silent for so long.
+
+        ``reached`` are those that may by what was seen of another gang: they are not asked again for this one.
+        """
         if not self._fleet.members_known:
             return False
         now = asyncio.get_running_loop().time()
@@ -245,7 +251,10 @@ class DeadMan:
             noted = known is not None and note and known.note == (note, self._fleet.set_backs)
             if known is not None and noted and now - known.since >= seconds:
                 continue
+            if name in reached:
+                return False
             if not await self._has_nothing(name, job, dispatch):
+                reached.add(name)
                 log.warning("fleet.not_given_up", job="/".join((job.namespace, job.name)), may_be_reached_by=name)
                 return False
         return True

@@ -1,9 +1,11 @@
 """One cluster by two names, and two processes of a hub: what one of them reaches the other does not give up."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -99,6 +101,29 @@ async def test_nothing_is_given_up_of_which_a_second_name_shows_pods_though_its_
         assert await world.places(*SEED) == []
         await side.keep_pod(kept, [])
         await world.until(lambda: world.places(*SEED), LATE_SECONDS)
+
+
+async def test_a_second_name_that_shows_one_gang_is_asked_for_no_other() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        await world.hub.cluster.create(pytorch_job("another", workers=0, runtime="6000s"))
+        await world.until(lambda: world.places("PyTorchJob", "another"))
+        link = world.members["a"].cluster.api(HUB_ACCOUNT)
+        request, asked = link.request, Counter[str]()
+
+        async def noted(method: str, path: str, **how: Any) -> bytes:
+            asked[path.rpartition("/")[2]] += 1
+            return await request(method, path, **how)
+
+        link.request = noted  # type: ignore[method-assign]
+        world.running_hub.join("z", link)
+        await asyncio.sleep(3 * RENEW_SECONDS)
+        asked.clear()
+        cut(world.links["a"])
+        await asyncio.sleep(SURELY_SECONDS + 2 * LATE_SECONDS)
+        assert await world.places(*SEED) == await world.places("PyTorchJob", "another") == ["a"]
+        assert asked["another"] > 0
+        assert asked[SEED[1]] == 0
 
 
 @pytest.mark.parametrize("lost", [(), ("c",)])

@@ -144,8 +144,8 @@ class Fleet:
         Any member may say that it is another one's cluster; the uid of a copy there is told to no other.
         """
         sight = (await self.member(member).look(kind, namespace, name, DispatchPhase.RECALLED)).sight
-        uid = "" if sight.copy is None else sight.copy.uid
-        return (sight.cluster, uid) == (dispatch.cluster, dispatch.copy_uid)
+        copy = sight.copy
+        return copy is not None and (sight.cluster, copy.uid) == (dispatch.cluster, dispatch.copy_uid)
 
     def hesitance(self, name: str) -> int:
         """Return how late a member is asked: 0: it answers; 1: it is slow; 2: it did not, or starts nothing."""
