@@ -431,8 +431,8 @@ FLEET_MUTANTS: Final = (
         "F",
         "a gang that failed in a member is not asked for there again",
         "webhook/fleet/jobs/job.py",
-        "        if untried := allowed - self._fleet.namesakes(dispatch.failed):\n",
-        "        if untried := allowed:\n",
+        "        if (fresh := allowed - tried) or",
+        "        if (fresh := allowed) or",
         "tests/simulation/fleet -k tried",
     ),
     Mutant(

@@ -31,6 +31,8 @@ TURNS: Final = 8
 CLUSTERS_MAX: Final = 8
 """To which one member's name led, and of which it is known that they were swept."""
 
+_SILENT: Final = "has not heard from this hub for a while"
+_NO_MEMBER: Final = "is not a member of this hub"
 _UNSWEPT: Final = "does not answer, and may have it from before this hub began"
 _UNLISTED: Final = "cannot list the jobs of this kind, or could not until a moment ago"
 _UNUSABLE: Final = "may have it from before this hub began, and does not say"
@@ -156,9 +158,19 @@ class Fleet:
         """Return the members that are not asked for a job of that policy and queue, each with why."""
         labels_of = self.set_up.labels_of
         left_out = {name: why for name in self.members if (why := propagation.why_not(name, labels_of(name)))}
-        left_out |= dict.fromkeys(self.silent, "has not heard from this hub for a while")
+        left_out |= dict.fromkeys(self.silent, _SILENT)
         left_out |= self.set_up.left_out(namespace, queue, self.members)
         return left_out | dict.fromkeys(self.lost.keys() & self.members.keys(), "was declared lost")
+
+    def may_come(self, propagation: Propagation, namespace: str, queue: str) -> dict[str, str]:
+        """Return what may yet be asked for such a job, each with why it is not now: silent members, and names of which
+        this process has not come to use the credentials.
+        """
+        labels_of, strange = self.set_up.labels_of, self.unswept.keys() - self.members.keys()
+        late = dict.fromkeys(self.silent, _SILENT) | dict.fromkeys(strange, _NO_MEMBER)
+        late = {name: why for name, why in late.items() if not propagation.why_not(name, labels_of(name))}
+        never = self.lost.keys() | self.set_up.left_out(namespace, queue, late).keys()
+        return {name: why for name, why in late.items() if name not in never}
 
     def why_uncounted(self, job: Mapping[str, Any]) -> str:
         """Return why a job is offered to nobody though it was not held back at home, in words that follow "the hub".

@@ -79,8 +79,7 @@ class FleetJob:
 
     def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, name: str) -> None:
         self._fleet = fleet
-        self._kind, self.namespace, self.name = kind, namespace, name
-        self._which = kind.feed, namespace, name
+        self._kind, self.namespace, self.name, self._which = kind, namespace, name, (kind.feed, namespace, name)
         self.own = OwnJob(fleet, kind, namespace, name)
         self.last_read, self.looks = self.own.last_read, Allowance()
         self._offered: tuple[Dispatch, float] | None = None
@@ -233,12 +232,13 @@ class FleetJob:
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
-        self._refusals = self._fleet.left_out(self._applying.policy, self.namespace, self._queue)
-        self.choice.ranks = self._fleet.ranks(self._applying.policy)
-        allowed = self._fleet.members.keys() - self._refusals.keys()
-        if untried := allowed - self._fleet.namesakes(dispatch.failed):
-            self._refusals |= dict.fromkeys(allowed - untried, "has failed to run it before")
-        return untried or allowed
+        rules, tried = (self._applying.policy, self.namespace, self._queue), self._fleet.namesakes(dispatch.failed)
+        self._refusals, self.choice.ranks = self._fleet.left_out(*rules), self._fleet.ranks(self._applying.policy)
+        allowed, later = self._fleet.members.keys() - self._refusals.keys(), self._fleet.may_come(*rules)
+        if (fresh := allowed - tried) or later.keys() - tried:
+            self._refusals |= dict.fromkeys(allowed - fresh, "has failed to run it before") | ({} if fresh else later)
+            return fresh
+        return allowed
 
     async def _after_failure(self, wish: Wish, dispatch: Dispatch, found: Look | None) -> AfterFailure:
         """Return what a gang does that has failed: each member it may run in is tried once, if its policy says so."""
@@ -250,7 +250,8 @@ class FleetJob:
             return self._failed.held_up(why, self._fleet.unread)
         if waits is None:
             return AfterFailure.END
-        others = self._candidates(dispatch) - self._fleet.namesakes((*dispatch.failed, dispatch.member))
+        later = self._fleet.may_come(self._applying.policy, self.namespace, self._queue).keys()
+        others = (self._candidates(dispatch) | later) - self._fleet.namesakes((*dispatch.failed, dispatch.member))
         after = await self._failed.after(wish, copy.uid, waits, others, self._look, why=why)
         self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
         return after
@@ -347,8 +348,7 @@ class FleetJob:
                 case _:
                     job = await self._say_why(job, dispatch, found)
                     self.look_at_seconds = min(await self._showing.mirror(job, dispatch, found), self.look_at_seconds)
-                    left = cleared(kind, job) if dispatch.phase is DispatchPhase.NOWHERE else None
-                    if left is not None:
+                    if dispatch.phase is DispatchPhase.NOWHERE and (left := cleared(kind, job)) is not None:
                         await self._showing.store(job, left)
                     return HubStep.NOTHING
         except Refused as error:

@@ -76,7 +76,12 @@ class Failed:
         *,
         why: str,
     ) -> AfterFailure:
-        """Return what follows, where ``others`` are the members left to try; ``why`` it failed, as its copy says."""
+        """Return what follows; ``why`` it failed, as its copy says.
+
+        ``others`` are the members left to try, with the silent ones and with what is no member yet.
+        """
+        if not self._fleet.members_known:
+            return self.held_up(why, "has not read yet which members it has")
         now, self.said = asyncio.get_running_loop().time, failed_there(why)
         if self._seen is None or self._seen[0] != copy_uid:
             self._seen, self._unanswered = (copy_uid, now()), {}
@@ -89,12 +94,15 @@ class Failed:
             self._unanswered = {}
         asked = sorted(others)
         looks = dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
-        if any(eligible(wish, None if found is None else found.sight) for found in looks.values()):
+        fit = {name for name, found in looks.items() if eligible(wish, None if found is None else found.sight)}
+        if fit - self._fleet.silent:
             return AfterFailure.MOVE
         self._asked_at = now()
-        silent = {name for name, found in looks.items() if found is None}
+        # Nothing is offered to one that answers and does not hear this hub: its gang would leave for nobody.
+        silent = fit | {name for name, found in looks.items() if found is None}
         self._unanswered = {name: self._unanswered.get(name, now()) for name in silent}
-        self.words = f"{self.said}; others may have it, and do not answer: {some(sorted(silent), NAMED_MAX)}"
+        do_not = "do not hear this hub, or do not answer" if fit else "do not answer"
+        self.words = f"{self.said}; others may have it, and {do_not}: {some(sorted(silent), NAMED_MAX)}"
         waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
         return AfterFailure.WAIT if waits else AfterFailure.END
 
