@@ -8,6 +8,7 @@ from tests.unit.fleet.clusters import fleet, pytorch_job
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.members.copies import dispatch_of
 
+pytestmark = pytest.mark.virtual_time
 SEED = ("PyTorchJob", "pytorch-test")
 
 
