@@ -40,10 +40,9 @@ _ENDS_ITSELF: Final[Mapping[str, tuple[paths.Path, ...]]] = {
 }
 """By which a kind's controller deletes what has ended, apart from ``ttlSecondsAfterFinished``."""
 
-_RANDOM: Final = re.compile(r"-[a-z0-9]{5}$")
-"""What a controller adds to a job's name."""
-_RAYCLUSTER: Final = re.compile(r"-raycluster-[a-z0-9]{5}$")
-"""What KubeRay adds to a RayJob's, whose name is on none of the pods."""
+_RAYCLUSTER: Final = (re.compile(r"-[a-z0-9]{5}$"), re.compile(r"-raycluster-[a-z0-9]{5}$"))
+"""What KubeRay, by its version, adds to the name of a RayJob for that of its RayCluster. All else is called as its job.
+"""
 
 
 class FoundCopy(NamedTuple):
@@ -243,13 +242,13 @@ def collected_with(pod: Mapping[str, Any], kinds: Iterable[JobKind]) -> set[tupl
         for each in owners:
             group, _, _ = text(each.get("apiVersion")).rpartition("/")
             if f"{text(each.get('kind'))}.{group}" in kind.child_kinds:
-                found |= {(kind.kind, name) for name in _made_by(text(each.get("name")))}
+                found |= {(kind.kind, name) for name in _made_for(text(each.get("kind")), text(each.get("name")))}
     return found
 
 
-def _made_by(name: str) -> set[str]:
-    """Return what a job may be called whose controller made something of this name."""
-    return {name, _RANDOM.sub("", name), _RAYCLUSTER.sub("", name)}
+def _made_for(kind: str, name: str) -> set[str]:
+    """Return what the job may be called for which its controller made something of this kind and name."""
+    return {added.sub("", name) for added in _RAYCLUSTER} if kind == "RayCluster" else {name}
 
 
 def noted(uid: str, version: str, note: str) -> Patch:

@@ -157,6 +157,13 @@ def test_of_two_jobs_of_which_one_is_named_as_what_the_other_could_make_the_labe
     assert {name for kind, name in collected_with(pod, KINDS.values()) if kind == "JobSet"} == {"train-2"}
 
 
+@pytest.mark.parametrize("name", ["train-large", "train-00002"])
+def test_what_submits_a_ray_job_is_called_as_that_job(name: str) -> None:
+    pod = pod_of("batch/v1 Job", name, {})
+    assert ("RayJob", name) in collected_with(pod, KINDS.values())
+    assert ("RayJob", "train") not in collected_with(pod, KINDS.values())
+
+
 @pytest.mark.parametrize("name", ["train-x7k2p", "train-raycluster-x7k2p"])
 def test_pods_of_a_ray_job_are_told_by_the_name_that_kuberay_gives_its_cluster(name: str) -> None:
     pod = pod_of("ray.io/v1 RayCluster", name, {"ray.io/cluster": name})
