@@ -279,8 +279,8 @@ FLEET_MUTANTS: Final = (
         "P4",
         "jobs of a kind that is listed late are looked for before they are offered",
         "webhook/fleet/jobs/fleet.py",
-        "        unlisted = self.unlisted.get(job[0], set()) - lost\n",
-        "        unlisted = set[str]()\n",
+        "if self.unlisted_at.get(job[0], 0) > came_after else set()",
+        "if False else set()",
         "tests/unit/fleet/test_one_kind_unread.py -k late",
     ),
     Mutant(

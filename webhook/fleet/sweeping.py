@@ -89,7 +89,7 @@ class Sweeper:
         wanted, fleet, name = self._sweep_wanted(member), self._fleet, member.name
         # By their names leftovers in a member are found.
         unlisted = await self._unlisted(fleet.set_backs)
-        fleet.unlisted |= {kind: set(fleet.members) for kind in unlisted}
+        fleet.note_unlisted(unlisted)
         before = fleet.apart.get(name, {})
         expected = {which for which, job in self._jobs.items() if job.own.runs_in(name)}
         with member.one_cluster():

@@ -80,8 +80,10 @@ class Fleet:
     """How often the hub's API server was found to have been set back."""
 
     unlisted: dict[str, set[str]] = field(default_factory=dict)
-    """By kind that could not be listed when members were swept: those to be swept again before a job of it is offered.
-    """
+    """By kind that could not be listed when members were swept: those to be swept again before a job of it is offered
+    that may have been there by then."""
+    unlisted_at: dict[str, int] = field(default_factory=dict)
+    """By kind its ``sweeps_due`` when it could not be listed last."""
 
     unseen: dict[str, Mapping[str, tuple[int, str]]] = field(default_factory=dict)
     """By member that was swept the kinds that it did not list then, each with its ``sweeps_due`` and why: jobs of that
@@ -212,6 +214,11 @@ class Fleet:
         self.sweeps_due += 1
         self.unswept |= dict.fromkeys(members, self.sweeps_due)
 
+    def note_unlisted(self, kinds: Collection[str]) -> None:
+        """Note which kinds cannot be listed in the hub now: each member is swept again for them when they can."""
+        self.unlisted |= {kind: set(self.members) for kind in kinds}
+        self.unlisted_at |= dict.fromkeys(kinds, self.sweeps_due)
+
     def is_swept(self, member: str, cluster: str) -> bool:
         """Return whether a member was swept, and this is the cluster that was (rule P5).
 
@@ -269,7 +276,7 @@ class Fleet:
         """
         lost = self._lost_now
         unswept = {name for name, due in self.unswept.items() if due > came_after} - lost
-        unlisted = self.unlisted.get(job[0], set()) - lost
+        unlisted = self.unlisted.get(job[0], set()) - lost if self.unlisted_at.get(job[0], 0) > came_after else set()
         left = {name: self._why_unswept(name) for name in unswept | unlisted}
         left |= {HUB: _UNLISTED} if unlisted and not any(left.values()) else {}
         for name in self.unseen.keys() - unswept - lost:
