@@ -82,7 +82,8 @@ class Brought:
         if before is not None and not self._is_ours(before):
             self._say(f"{what} is the member's own, and was touched")
             return
-        if before is not None:
+        if before is not None and member not in self._rules.forgiven:
+            # What a backup puts back may have no owner that came later.
             self._check_kept(member, what, _owners(before) - (_owners(now) if event.type != "DELETED" else set()))
         if event.type != "DELETED":
             self._check_brought(member, what, before, now)

@@ -38,6 +38,12 @@ PAST_FAILURES = (
     3130958822,
     # A member whose name led to a cluster that did not let itself be swept: nothing was offered to anybody.
     2069887366,
+    # What was brought for a copy, and a backup of its member from before.
+    1151018755,
+    # A copy that its member let nobody delete: its gang was offered to that member again and again, without a pause.
+    1151019013,
+    # Two names that were swapped while a copy had just gone.
+    1151019329,
 )
 """Seeds of ``python -m tests.simulation.fleet`` that found something."""
 

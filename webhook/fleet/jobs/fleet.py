@@ -135,12 +135,18 @@ class Fleet:
         return [name for name in self.names_of(dispatch.cluster) if name != dispatch.member]
 
     async def new_name(self, kind: JobKind, namespace: str, name: str, dispatch: Dispatch, sight: Sight | None) -> str:
-        """Return the one of them that has the gang's very copy; nothing where none shows it."""
-        for member in self.claim_it(dispatch, sight):
+        """Return the one of them that has the gang's very copy; nothing where none shows it.
+
+        The copy of what is leaving may be gone by then. There it is enough that the former name answers for another
+        cluster: no other member can have changed that.
+        """
+        claiming = self.claim_it(dispatch, sight)
+        for member in claiming:
             with contextlib.suppress(NoAnswer):
                 if await self.shows(member, kind, namespace, name, dispatch):
                     return member
-        return ""
+        leads_elsewhere = sight is not None and dispatch.phase is DispatchPhase.RECALLED
+        return claiming[0] if claiming and leads_elsewhere else ""
 
     async def shows(self, member: str, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
         """Return whether a member has the very copy that a record names. Raises NoAnswer.

@@ -293,10 +293,10 @@ class FleetJob:
             # Its Tutti may be down: gangs that another member can have should not wait for it, one after another.
             member.health.took(age)
         self.choice.hears(dispatch.member, told, self._fleet.clock.now())
-        spared, contested = stops_nobody(found.object), now < self._contested_until
+        spared = copy is not None and copy.offer == dispatch.offer and stops_nobody(found.object)
         age -= lingers_seconds(self._kind, found.object, dispatch)
         return not self.choice.gives_up(
-            dispatch.member, age, told.why, members, stopped_nobody=spared, contested=contested
+            dispatch.member, age, told.why, members, stopped_nobody=spared, contested=now < self._contested_until
         )
 
     # -- acting -------------------------------------------------------------------------------------------------------
