@@ -15,12 +15,4 @@ SWEEP_MUTANTS: Final = (
         "if False else {}\n",
         f"{UNIT}/test_swept_but_for_one_kind.py -k from_before",
     ),
-    Mutant(
-        "P4",
-        "a copy is ended that its record has left only if nobody has just declared its member lost",
-        "webhook/fleet/sweeping.py",
-        "        await self._read_lost()\n        # After",
-        "        # After",
-        f"{UNIT}/test_forged_permits.py -k a_moment_ago",
-    ),
 )

@@ -26,12 +26,9 @@ from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.members.copies import FoundCopy, JobName, dispatch_of
 from webhook.fleet.members.member import Member, Refused
 from webhook.fleet.members.told import REASON_CHARACTERS
-from webhook.fleet.policies.propagation import applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
-from webhook.jobs.reading.gating import queue_label
 from webhook.untyped import paths
-from webhook.untyped.values import text
 
 log = structlog.get_logger(__name__)
 
@@ -210,15 +207,7 @@ class Sweeper:
         # A kind that is listed only now is settled as all was after the start.
         apart |= kind.feed in self._fleet.unlisted or kind.feed in self._fleet.unseen.get(member.name, ())
         swept, complete = member.name not in self._fleet.unswept and not apart, self._fleet.knows_all_of(kind.feed)
-        if own is not None and dispatch is not None and swept and copy.permitted and not dispatch.holds:
-            barred = self._is_barred(member.name, kind, own)
-        else:
-            barred = False
-        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete and not apart, left_out=barred)
-        if verdict is Verdict.END and swept and dispatch is not None and not dispatch.holds:
-            known = self._jobs.get((kind.feed, namespace, name))
-            if known is None or not await self._stands(member, job, known, dispatch):
-                return Verdict.WAIT
+        verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete and not apart)
         if verdict is Verdict.WAIT and dispatch is not None:
             # The record is not behind where the very copy that it names has its permit: then any other may go. There
             # are two such copies only where a member was given up that was not lost.
@@ -240,20 +229,6 @@ class Sweeper:
                 return Verdict.WAIT
             await job.write(own, adopted)
         return verdict
-
-    def _is_barred(self, member: str, kind: JobKind, own: Mapping[str, Any]) -> bool:
-        policy, queue = applying(self._fleet.propagations, own), queue_label(own, kind) or ""
-        return self._fleet.rules_out(member, policy, text(paths.find(own, ("metadata", "namespace"))), queue)
-
-    async def _stands(self, member: Member, job: OwnJob, known: FleetJob, dispatch: Dispatch) -> bool:
-        """Return whether a record was not set back, and the member not lost, by all that can be known.
-
-        Else what it does not name may be what it has lost. Raises AnotherHub, ApiError, UnreadableRecord.
-        """
-        await self._read_lost()
-        # After that: the note of a lost member ends once what it has was written into the records again.
-        same = dispatch_of(await job.read()).facts == dispatch.facts
-        return same and dispatch.may_follow(known.own.record) and member.name not in self._fleet.unswept
 
     async def _record(self, kind: JobKind, job: OwnJob, uid: str) -> tuple[dict[str, Any] | None, Dispatch | None]:
         """Return the hub's job of this uid and its record, read after the copy; None where there is none."""

@@ -47,10 +47,7 @@ async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count
         assert not shared.unswept
 
 
-@pytest.mark.parametrize("is_due", [False, True])
-async def test_a_copy_that_goes_after_a_sweep_has_listed_it_is_not_adopted(
-    is_due: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_copy_that_goes_after_a_sweep_has_listed_it_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its gang would be of a member that has nothing of it, and hold nothing in the hub, which has its quota back."""
     async with fleet("a") as world:
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
@@ -65,8 +62,6 @@ async def test_a_copy_that_goes_after_a_sweep_has_listed_it_is_not_adopted(
             if (found := await listed(*which)).copies:
                 await world.hub.patch(*SEED, suspend(pytorch_job, True))
                 await world.until(gone)
-                if is_due:
-                    world.running_hub.fleet.has_to_sweep("a")
                 pytorch_jobs = ("kubeflow.org", "pytorchjobs")
                 store.subscribe(lambda event: phases.add(dispatch_of(event.current.object).phase), pytorch_jobs)
                 settles.set()

@@ -35,14 +35,11 @@ def leaves(copy: Copy) -> bool:
     return copy.deleting and not copy.permitted
 
 
-def verdict(
-    copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool, complete: bool, left_out: bool = False
-) -> Verdict:
+def verdict(copy: Copy, cluster: str, dispatch: Dispatch | None, *, swept: bool, complete: bool) -> Verdict:
     """Return what becomes of ``copy``, of this hub, in the member whose kube-system has the uid ``cluster``.
 
     ``dispatch`` is of its gang; None when the hub has no such job. ``swept``: this member was, since the record was set
-    back, so no permit of an earlier time is on its way to an offered copy, and what may run is adopted. ``complete`` as
-    for ``steps.next_step``. ``left_out``: the gang is not to be in this member, by what its users say now.
+    back, so no permit of an earlier time is on its way to an offered copy. ``complete`` as for ``steps.next_step``.
     """
     if leaves(copy) or (copy.deleting and dispatch is None):
         return Verdict.KEEP
@@ -59,18 +56,8 @@ def verdict(
             return Verdict.SWEEP
         return Verdict.KEEP if swept else Verdict.REVOKE
     if not dispatch.holds:
-        forged = not copy.offer.may_be_ours or (swept and _was_left(copy, cluster, dispatch, left_out=left_out))
-        return Verdict.END if forged else Verdict.ADOPT
+        return Verdict.ADOPT if copy.offer.may_be_ours else Verdict.END
     return Verdict.END if complete else Verdict.WAIT
-
-
-def _was_left(copy: Copy, cluster: str, dispatch: Dispatch, *, left_out: bool) -> bool:
-    """Return whether a record that was not set back has left the offer of a copy, or never made it.
-
-    That record never names such a copy again: whoever has seen one offer can forge a permit of any number for it.
-    """
-    asked = dispatch.phase is DispatchPhase.OFFERED and (dispatch.cluster, dispatch.offer) == (cluster, copy.offer)
-    return not asked and (copy.offer <= dispatch.offer or left_out)
 
 
 def swept(verdicts: Iterable[Verdict]) -> bool:

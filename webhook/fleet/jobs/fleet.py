@@ -269,11 +269,6 @@ class Fleet:
         seen = not any(kind in kinds for name, kinds in self.unseen.items() if name not in self._lost_now)
         return seen and self.complete and kind not in self.unlisted
 
-    def rules_out(self, name: str, propagation: Propagation, namespace: str, queue: str) -> bool:
-        """Return whether a job of that policy and queue is not to be in a member, whatever becomes of it there."""
-        barred = propagation.why_not(name, self.set_up.labels_of(name))
-        return bool(barred or self.set_up.left_out(namespace, queue, [name]))
-
     def left_in(self, job: JobName, came_after: int) -> dict[str, str]:
         """Return the members, each with why, in which something may run of one job that no record speaks of.
 
