@@ -11,7 +11,8 @@ from typing import Any, Final
 import structlog
 
 from webhook.core.fleet import strays
-from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
+from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.strays import Verdict
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.model.gang import GRACE_SECONDS_MAX
@@ -28,6 +29,7 @@ from webhook.fleet.members.member import Member, Refused
 from webhook.fleet.members.told import REASON_CHARACTERS
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.rest_paths import collection_path
+from webhook.jobs.reading import status
 from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
@@ -208,6 +210,8 @@ class Sweeper:
         apart |= kind.feed in self._fleet.unlisted or kind.feed in self._fleet.unseen.get(member.name, ())
         swept, complete = member.name not in self._fleet.unswept and not apart, self._fleet.knows_all_of(kind.feed)
         verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete and not apart)
+        if verdict is Verdict.ADOPT and dispatch is not None and _is_over(kind, own, copy, dispatch):
+            verdict = Verdict.END
         if verdict is Verdict.WAIT and dispatch is not None:
             # The record is not behind where the very copy that it names has its permit: then any other may go. There
             # are two such copies only where a member was given up that was not lost.
@@ -242,6 +246,17 @@ class Sweeper:
             await self._home.check(self._fleet.uid)
             return None, None
         return own, dispatch_of(own)
+
+
+def _is_over(kind: JobKind, own: Mapping[str, Any] | None, copy: Copy, dispatch: Dispatch) -> bool:
+    """Return whether a job of the hub has ended without this copy, which was given up.
+
+    An operator in the hub may say so of a kind without ``managedBy`` while its copy runs on: that is believed only
+    where the job was offered again since.
+    """
+    if own is None or dispatch.phase is not DispatchPhase.NOWHERE or status.finished(kind, own) is None:
+        return False
+    return kind.managed_by is not None or copy.offer < dispatch.offer
 
 
 def _named(found: FoundCopy) -> JobName:
