@@ -104,12 +104,13 @@ class Sweeper:
                 apart[which] = "has a copy of it, and the hub cannot list its kind"
             else:
                 strange.append(found)
-        verdicts, unsettled = await self._settle_all(member, cluster, strange, wanted=wanted is not None)
+        # Kinds that are listed again are swept before any of their jobs are offered, as all was after the start.
+        relisted = any(name in due for kind, due in fleet.unlisted.items() if kind not in unlisted)
+        relisted |= not fleet.unseen.get(name, {}).keys() <= unseen.keys()
+        verdicts, unsettled = await self._settle_all(member, cluster, strange, wanted=wanted is not None or relisted)
         for which in sorted(each for each in expected if each[0] not in unseen):
             self._wake(which)
         # Whoever keeps a pod from going keeps no other gang waiting.
-        relisted = any(name in due for kind, due in fleet.unlisted.items() if kind not in unlisted)
-        relisted |= not fleet.unseen.get(name, {}).keys() <= unseen.keys()
         known = [which for which in (self._jobs if wanted or relisted else before) if which[0] not in unseen]
         left = dict.fromkeys(
             await self._left(member, known), "still has pods of an earlier copy, or room reserved for it"
@@ -122,6 +123,7 @@ class Sweeper:
                 await self._note_swept(member, unlisted, unseen)
             else:
                 fleet.note_swept(name, unlisted, unseen)
+                self._delayed.pop(name, None)
         if not member.knows_permits or member.health.trouble:
             await member.check()
 
@@ -130,7 +132,7 @@ class Sweeper:
     ) -> tuple[list[Verdict], dict[JobName, str]]:
         """Settle copies; return what was done, and, each with why, the gangs that are to be set apart.
 
-        ``wanted``: before anything is offered. Raises AnotherHub, ApiError, NoAnswer.
+        ``wanted``: before anything is offered, of some kind at least. Raises AnotherHub, ApiError, NoAnswer.
         """
         verdicts, apart, hung = list[Verdict](), dict[JobName, str](), dict[str, str]()
         delayed = self._delayed.setdefault(member.name, set())
