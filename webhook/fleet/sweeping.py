@@ -176,6 +176,9 @@ class Sweeper:
         if when := self._fleet.lost.get(member.name):
             await lost.came_back(self._fleet.api, member.name, when)
             await self._read_lost()
+            if member.name in self._fleet.lost:
+                # It was noted again meanwhile: only a sweep ends that note.
+                return
         if set_backs == self._fleet.set_backs:
             self._fleet.note_swept(member.name, unlisted, unseen)
             self._delayed.pop(member.name, None)
