@@ -4,7 +4,7 @@ A member is swept before anything from before is offered, and every few seconds 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -128,7 +128,7 @@ class Sweeper:
             await member.check()
 
     async def _settle_all(
-        self, member: Member, cluster: str, copies: Iterable[FoundCopy], *, wanted: bool
+        self, member: Member, cluster: str, copies: Collection[FoundCopy], *, wanted: bool
     ) -> tuple[list[Verdict], dict[JobName, str]]:
         """Settle copies; return what was done, and, each with why, the gangs that are to be set apart.
 
@@ -136,6 +136,9 @@ class Sweeper:
         """
         verdicts, apart, hung = list[Verdict](), dict[JobName, str](), dict[str, str]()
         delayed = self._delayed.setdefault(member.name, set())
+        # A member may list others each time. Of the hub's jobs one that comes and goes still delays the others once.
+        gone = delayed - {_named(found) for found in copies}
+        delayed -= {which for which in gone if which not in self._jobs}
         known = delayed if wanted else self._fleet.apart.get(member.name, {})
         for found in copies:
             which = _named(found)
