@@ -216,7 +216,7 @@ class Sweeper:
         apart = (kind.feed, namespace, name) in self._fleet.apart.get(member.name, ())
         # A kind that is listed only now is settled as all was after the start.
         apart |= kind.feed in self._fleet.unlisted or kind.feed in self._fleet.unseen.get(member.name, ())
-        swept, complete = member.name not in self._fleet.unswept and not apart, self._fleet.knows_all_of(kind.feed)
+        swept, complete = self._fleet.is_swept(member.name, cluster) and not apart, self._fleet.knows_all_of(kind.feed)
         verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete and not apart)
         if verdict is Verdict.ADOPT and dispatch is not None and _is_over(kind, own, copy, dispatch):
             verdict = Verdict.END

@@ -256,6 +256,7 @@ class Fleet:
         """Offer nothing until each member was swept: the hub's API server is at an earlier version than before."""
         log.error("fleet.set_back", version=version)
         self.has_to_sweep(self.members)
+        self.swept.clear()
         self.epoch = max(self.epoch + 1, int(self.clock.now()))
         self.set_backs += 1
 
