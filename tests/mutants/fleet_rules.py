@@ -143,8 +143,8 @@ FLEET_MUTANTS: Final = (
         "P4",
         "a gang whose copy could not be settled is set apart where its member counts as swept all the same",
         "webhook/fleet/sweeping.py",
-        "not in self._fleet.unswept and not apart, self",
-        "not in self._fleet.unswept, self",
+        "is_swept(member.name, cluster) and not apart, self",
+        "is_swept(member.name, cluster), self",
         f"{UNIT}/fleet/test_sweeps.py -k before_each_write",
     ),
     Mutant(
