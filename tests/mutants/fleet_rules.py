@@ -135,8 +135,8 @@ FLEET_MUTANTS: Final = (
         "P4",
         "a gang of which pods or room are left where its copy has gone is not offered",
         "webhook/fleet/sweeping.py",
-        "fleet.apart[name] = left | apart | unsettled",
-        "fleet.apart[name] = apart | unsettled",
+        "fleet.set_apart(name, cluster, left | apart | unsettled)",
+        "fleet.set_apart(name, cluster, apart | unsettled)",
         f"{UNIT}/fleet/test_sweeps.py -k never_go",
     ),
     Mutant(

@@ -89,10 +89,10 @@ class Sweeper:
         # By their names leftovers in a member are found.
         unlisted = await self._unlisted(fleet.set_backs)
         fleet.note_unlisted(unlisted)
-        before = fleet.apart.get(name, {})
         expected = {which for which, job in self._jobs.items() if job.own.runs_in(name)}
         with member.one_cluster():
             cluster, (copies, unseen) = await member.cluster(), await member.copies(self._kinds.values(), fleet.uid)
+        before = fleet.apart_in(name, cluster)
         # What is not shown has not gone.
         apart = {which: why for which, why in before.items() if which[0] in unseen}
         strange = list[FoundCopy]()
@@ -115,12 +115,12 @@ class Sweeper:
         left = dict.fromkeys(
             await self._left(member, known), "still has pods of an earlier copy, or room reserved for it"
         )
-        fleet.apart[name] = left | apart | unsettled
+        fleet.set_apart(name, cluster, left | apart | unsettled)
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
             fleet.note_swept_cluster(name, cluster)
             if wanted:
-                await self._note_swept(member, unlisted, unseen)
+                await self._note_swept(member, cluster, unlisted, unseen)
             else:
                 fleet.note_swept(name, unlisted, unseen)
                 self._delayed.pop(name, None)
@@ -139,7 +139,7 @@ class Sweeper:
         # A member may list others each time. Of the hub's jobs one that comes and goes still delays the others once.
         gone = delayed - {_named(found) for found in copies}
         delayed -= {which for which in gone if which not in self._jobs}
-        known = delayed if wanted else self._fleet.apart.get(member.name, {})
+        known = delayed if wanted else self._fleet.apart_in(member.name, cluster)
         for found in copies:
             which = _named(found)
             if which[0] in hung:
@@ -174,7 +174,7 @@ class Sweeper:
         with member.one_cluster():
             return await member.leftovers(known) if known else set()
 
-    async def _note_swept(self, member: Member, unlisted: set[str], unseen: Mapping[str, str]) -> None:
+    async def _note_swept(self, member: Member, cluster: str, unlisted: set[str], unseen: Mapping[str, str]) -> None:
         set_backs = self._fleet.set_backs
         if when := self._fleet.lost.get(member.name):
             await lost.came_back(self._fleet.api, member.name, when)
@@ -182,6 +182,7 @@ class Sweeper:
             if member.name in self._fleet.lost:
                 # It was noted again meanwhile: only a sweep ends that note.
                 return
+            self._fleet.set_apart_nowhere_else(member.name, cluster)
         if set_backs == self._fleet.set_backs:
             self._fleet.note_swept(member.name, unlisted, unseen)
             self._delayed.pop(member.name, None)
@@ -213,7 +214,7 @@ class Sweeper:
             return Verdict.KEEP
         job = OwnJob(self._fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
-        apart = (kind.feed, namespace, name) in self._fleet.apart.get(member.name, ())
+        apart = (kind.feed, namespace, name) in self._fleet.apart_in(member.name, cluster)
         # A kind that is listed only now is settled as all was after the start.
         apart |= kind.feed in self._fleet.unlisted or kind.feed in self._fleet.unseen.get(member.name, ())
         swept, complete = self._fleet.is_swept(member.name, cluster) and not apart, self._fleet.knows_all_of(kind.feed)

@@ -92,10 +92,10 @@ class Fleet:
     unended: dict[str, str] = field(default_factory=dict)
     """By member why its last sweep did not come to an end."""
 
-    apart: dict[str, Mapping[JobName, str]] = field(default_factory=dict)
-    """By member, each with why, the hub's jobs that have a copy there and a record that cannot be read, or a copy that
-    two sweeps could not settle, or of which pods or room are left there and no copy: they are offered to nobody before
-    a sweep has found all of that mended and gone. They keep no other gang waiting."""
+    apart: dict[str, dict[str, Mapping[JobName, str]]] = field(default_factory=dict)
+    """By member and cluster, each with why, the hub's jobs that have a copy there and a record that cannot be read, or
+    a copy that two sweeps could not settle, or of which pods or room are left there and no copy: they are offered to
+    nobody before a sweep of that cluster has found all of that mended and gone. They keep no other gang waiting."""
 
     turns: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = field(default_factory=WeakValueDictionary)
 
@@ -240,6 +240,35 @@ class Fleet:
         others = [each for each in self.swept.get(member, ()) if each != cluster]
         self.swept[member] = [*others, cluster][-CLUSTERS_MAX:]
 
+    def apart_in(self, member: str, cluster: str) -> dict[JobName, str]:
+        """Return which jobs are set apart, and why, in the cluster to which a member's name leads."""
+        found = dict[JobName, str]()
+        for name in self._speaking_of(member, cluster):
+            found |= self.apart[name].get(cluster, {})
+        return found
+
+    def set_apart(self, member: str, cluster: str, jobs: Mapping[JobName, str]) -> None:
+        """Set these jobs apart, and no others, in the cluster to which a member's name leads."""
+        for name in self._speaking_of(member, cluster):
+            self.apart[name].pop(cluster, None)
+        # A member may say another cluster each time.
+        others = list(self.apart.pop(member, {}).items())
+        if kept := [*others, *([(cluster, jobs)] if jobs else [])]:
+            self.apart[member] = dict(kept[-CLUSTERS_MAX:])
+
+    def set_apart_nowhere_else(self, member: str, cluster: str) -> None:
+        """Forget what was set apart in other clusters to which a member's name led: it was declared lost."""
+        if member in self.apart:
+            self.apart[member] = {each: jobs for each, jobs in self.apart[member].items() if each == cluster}
+
+    def _speaking_of(self, member: str, cluster: str) -> list[str]:
+        """Return by which names jobs may be set apart in a cluster: by this one, or one that leads elsewhere now.
+
+        A name that still leads there is to find by itself that they are mended: any member may say that it does.
+        """
+        others = {name for name, other in self.members.items() if other.uid in ("", cluster)} - {member}
+        return [name for name in self.apart if name not in others]
+
     def note_swept(self, member: str, unlisted: Collection[str], unseen: Mapping[str, str]) -> None:
         """Note that a member was swept, but for what it has of the kinds that could not be listed then: in the hub, or
         in the member, each with why.
@@ -284,8 +313,17 @@ class Fleet:
         for name in self.unseen.keys() - unswept - lost:
             due, why = self.unseen[name].get(job[0], (0, ""))
             left |= {name: f"{_UNSEEN}: {why}"} if due > came_after else {}
-        left |= {name: apart[job] for name, apart in self.apart.items() if job in apart and name not in lost}
+        for name in self.apart.keys() - lost:
+            left |= self._apart_by(name, job)
         return {**left, HUB: self.unread} if self.unread else left
+
+    def _apart_by(self, name: str, job: JobName) -> dict[str, str]:
+        found = {cluster: jobs[job] for cluster, jobs in self.apart[name].items() if job in jobs}
+        now = self.members[name].uid if name in self.members else ""
+        if now in found or not found:
+            return {name: found[now]} if found else {}
+        cluster, why = next(iter(found.items()))
+        return {name: f"{why}, in the cluster {cluster}, to which its name led before"}
 
     def _why_unswept(self, name: str) -> str:
         member = self.members.get(name)
