@@ -15,4 +15,20 @@ SWEEP_MUTANTS: Final = (
         "if False else {}\n",
         f"{UNIT}/test_swept_but_for_one_kind.py -k from_before",
     ),
+    Mutant(
+        "P4",
+        "a copy of a job that has ended is not adopted",
+        "webhook/fleet/sweeping.py",
+        " and dispatch is not None and _is_over(kind, own, copy, dispatch):\n",
+        " and False:\n",
+        f"{UNIT}/test_ended_before_it_comes_back.py",
+    ),
+    Mutant(
+        "P5",
+        "what is left in a cluster is not gone because another one by its name has none of it",
+        "webhook/fleet/jobs/fleet.py",
+        "if kept := [*others, ",
+        "if kept := [",
+        f"{UNIT}/test_left_in_another_cluster.py",
+    ),
 )
