@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.mutants.brought_rules import BROUGHT_MUTANTS
+from tests.mutants.failure_rules import FAILURE_MUTANTS
 from tests.mutants.fleet_rules import FLEET_MUTANTS
 from tests.mutants.mutant import UNIT, Mutant
 from tests.mutants.name_rules import NAME_MUTANTS
@@ -448,6 +449,7 @@ MUTANTS: Final = (
     ),
     *NODE_MUTANTS,
     *FLEET_MUTANTS,
+    *FAILURE_MUTANTS,
     *NAME_MUTANTS,
     *BROUGHT_MUTANTS,
     *SWEEP_MUTANTS,

@@ -75,10 +75,12 @@ class Failed:
         look: Callable[[str], Awaitable[Look | None]],
         *,
         why: str,
+        left_in: Collection[str] = (),
     ) -> AfterFailure:
         """Return what follows; ``why`` it failed, as its copy says.
 
-        ``others`` are the members left to try, with the silent ones and with what is no member yet.
+        ``others`` are the members left to try, with the silent ones and with what is no member yet. ``left_in``: where
+        something of it may be left that no record speaks of, so that it is offered to nobody until that is known.
         """
         if not self._fleet.members_known:
             return self.held_up(why, "has not read yet which members it has")
@@ -95,14 +97,21 @@ class Failed:
         asked = sorted(others)
         looks = dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
         fit = {name for name, found in looks.items() if eligible(wish, None if found is None else found.sight)}
-        if fit - self._fleet.silent:
+        hears = fit - self._fleet.silent
+        if hears and not left_in:
             return AfterFailure.MOVE
         self._asked_at = now()
-        # Nothing is offered to one that answers and does not hear this hub: its gang would leave for nobody.
-        silent = fit | {name for name, found in looks.items() if found is None}
+        # Nothing is offered to one that answers and does not hear this hub: its gang would leave for nobody. Nor to one
+        # that does while it may be left in another: that one is then waited for as if it were silent.
+        silent = (fit - hears) | {name for name, found in looks.items() if found is None}
+        if hears:
+            self.words = f"others may have it, once it is known that nothing of it is left in: {_names(left_in)}"
+        else:
+            do_not = "do not hear this hub, or do not answer" if fit else "do not answer"
+            self.words = f"others may have it, and {do_not}: {_names(silent)}"
+        self.words = f"{self.said}; {self.words}"
+        silent |= set(left_in) if hears else set()
         self._unanswered = {name: self._unanswered.get(name, now()) for name in silent}
-        do_not = "do not hear this hub, or do not answer" if fit else "do not answer"
-        self.words = f"{self.said}; others may have it, and {do_not}: {some(sorted(silent), NAMED_MAX)}"
         waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
         return AfterFailure.WAIT if waits else AfterFailure.END
 
@@ -121,3 +130,7 @@ class Failed:
         member = self._fleet.members.get(name)
         known = inf if member is None or member.health.failing_since is None else member.health.failing_since
         return max(due, min(known, self._unanswered[name]))
+
+
+def _names(members: Collection[str]) -> str:
+    return some(sorted(members), NAMED_MAX)
