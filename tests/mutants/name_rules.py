@@ -14,6 +14,14 @@ NAME_MUTANTS: Final = (
         f"{UNIT}/fleet/test_said_cluster.py -k followed",
     ),
     Mutant(
+        "F",
+        "a gang is followed also from a name that is silent",
+        "webhook/fleet/jobs/fleet.py",
+        "        answers = now - silent_since < SILENT_SECONDS if sight is None else",
+        "        answers = True if sight is None else",
+        f"{UNIT}/fleet/test_swapped_names_of_a_silent_cluster.py",
+    ),
+    Mutant(
         "P3",
         "a name that does not answer this process may lead another one to the cluster",
         "webhook/fleet/dead_man.py",

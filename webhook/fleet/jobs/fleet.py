@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -30,6 +31,8 @@ TURNS: Final = 8
 """Objects of one namespace that are under way to one member."""
 CLUSTERS_MAX: Final = 8
 """To which one member's name led, and of which it is known that they were swept."""
+SILENT_SECONDS: Final = 15.0
+"""Without an answer, before a member's name is no longer taken to lead where it did."""
 
 _SILENT: Final = "has not heard from this hub for a while"
 _NO_MEMBER: Final = "is not a member of this hub"
@@ -128,9 +131,14 @@ class Fleet:
         return listed | {name for name, member in self.members.items() if member.uid in clusters}
 
     def claim_it(self, dispatch: Dispatch, sight: Sight | None) -> list[str]:
-        """Return the members that say they are the cluster which has a gang, where the one in its record is not."""
-        leads_there = dispatch.member in self.members and (sight is None or sight.cluster == dispatch.cluster)
-        if leads_there or not dispatch.holds:
+        """Return the members that say they are the cluster which has a gang, where the one in its record is not.
+
+        What that one's name leads to is not known once it has not answered for a while.
+        """
+        member, now = self.members.get(dispatch.member), asyncio.get_running_loop().time()
+        silent_since = inf if member is None or member.health.failing_since is None else member.health.failing_since
+        answers = now - silent_since < SILENT_SECONDS if sight is None else sight.cluster == dispatch.cluster
+        if not dispatch.holds or (member is not None and answers):
             return []
         return [name for name in self.names_of(dispatch.cluster) if name != dispatch.member]
 

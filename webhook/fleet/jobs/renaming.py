@@ -11,6 +11,8 @@ from webhook.jobs.kinds.kind import JobKind
 
 AGAIN_SECONDS: Final = 5.0
 """From one change of the name in a record to the next: two processes of a hub may know different ones for a while."""
+ASKED_SECONDS: Final = 60.0
+"""From one question for another name to the next, while that in the record does not answer this process."""
 
 
 class Renaming:
@@ -21,7 +23,7 @@ class Renaming:
         self._which = kind, namespace, name
         self._from_seconds = -inf
         self.look_at_seconds = inf
-        """Loop time at which a new name may be written, where there is one."""
+        """Loop time at which a new name may be asked or written, where there is one."""
 
     async def due(self, dispatch: Dispatch, sight: Sight | None) -> str:
         """Return the name to write now; nothing where it stays, or is not to change yet."""
@@ -29,6 +31,7 @@ class Renaming:
         self.look_at_seconds = self._from_seconds if claimed and now < self._from_seconds else inf
         if not claimed or now < self._from_seconds:
             return ""
-        if name := await self._fleet.new_name(*self._which, dispatch, sight):
-            self._from_seconds = now + AGAIN_SECONDS
+        name = await self._fleet.new_name(*self._which, dispatch, sight)
+        if name or sight is None:
+            self._from_seconds = now + (ASKED_SECONDS if sight is None else AGAIN_SECONDS)
         return name
