@@ -52,7 +52,10 @@ async def stays(world: Fleet) -> None:
     assert await world.places(*SEED) == ["a"]
 
 
-async def test_a_process_that_never_reached_a_cluster_gives_up_nothing_that_another_reaches_by_a_second_name() -> None:
+async def test_a_process_that_never_reached_a_cluster_gives_up_nothing_that_another_reaches_by_a_second_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Renaming, "due", AsyncMock(return_value=""))
     async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
         links = await reached_only_by_the_second_name(world)
         cut(links["a"])
