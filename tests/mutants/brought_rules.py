@@ -61,7 +61,7 @@ BROUGHT_MUTANTS: Final = (
         DEPENDENCY,
         '    if there.get("immutable") is True:\n',
         "    if False:\n",
-        BROUGHT,
+        "tests/unit/fleet/jobs/dependencies/test_dependencies.py -k nobody_can_change",
     ),
     Mutant(
         "P6",
