@@ -17,7 +17,7 @@ NAME_MUTANTS: Final = (
         "F",
         "a gang is followed also from a name that is silent",
         "webhook/fleet/jobs/fleet.py",
-        "        answers = now - silent_since < SILENT_SECONDS if sight is None else",
+        "        answers = now - silent_since < NAME_HOLDS_SECONDS if sight is None else",
         "        answers = True if sight is None else",
         f"{UNIT}/fleet/test_swapped_names_of_a_silent_cluster.py",
     ),

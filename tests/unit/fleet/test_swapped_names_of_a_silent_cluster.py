@@ -8,7 +8,7 @@ import pytest
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, pytorch_job
 from tests.unit.fleet.test_said_cluster import says_it_is
 from webhook.core.fleet.dispatch import Dispatch
-from webhook.fleet.jobs.fleet import SILENT_SECONDS
+from webhook.fleet.jobs.fleet import NAME_HOLDS_SECONDS
 from webhook.fleet.jobs.renaming import ASKED_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 
@@ -37,7 +37,7 @@ async def test_a_gang_is_followed_by_the_name_that_leads_to_its_cluster(silent: 
         members = world.running_hub.fleet.members
         members["a"].reach(links["b"])
         members["b"].reach(links["a"])
-        await asyncio.sleep(SILENT_SECONDS + 25)
+        await asyncio.sleep(NAME_HOLDS_SECONDS + 25)
         assert (await record(world)).member == "b"
         await asyncio.sleep(60)
         job = await world.hub.get(*JOB) or {}
@@ -60,7 +60,7 @@ async def test_a_name_that_is_silent_for_a_moment_leads_where_it_did() -> None:
         members["b"].reach(link)
         await asyncio.sleep(5)
         world.links["a"].freeze()
-        await asyncio.sleep(SILENT_SECONDS - 5)
+        await asyncio.sleep(NAME_HOLDS_SECONDS - 5)
         assert (await record(world)).member == "a"
 
 

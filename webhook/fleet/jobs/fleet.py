@@ -31,7 +31,7 @@ TURNS: Final = 8
 """Objects of one namespace that are under way to one member."""
 CLUSTERS_MAX: Final = 8
 """To which one member's name led, and of which it is known that they were swept."""
-SILENT_SECONDS: Final = 15.0
+NAME_HOLDS_SECONDS: Final = 15.0
 """Without an answer, before a member's name is no longer taken to lead where it did."""
 
 _SILENT: Final = "has not heard from this hub for a while"
@@ -137,7 +137,7 @@ class Fleet:
         """
         member, now = self.members.get(dispatch.member), asyncio.get_running_loop().time()
         silent_since = inf if member is None or member.health.failing_since is None else member.health.failing_since
-        answers = now - silent_since < SILENT_SECONDS if sight is None else sight.cluster == dispatch.cluster
+        answers = now - silent_since < NAME_HOLDS_SECONDS if sight is None else sight.cluster == dispatch.cluster
         if not dispatch.holds or (member is not None and answers):
             return []
         return [name for name in self.names_of(dispatch.cluster) if name != dispatch.member]
