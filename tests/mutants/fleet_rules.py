@@ -207,7 +207,7 @@ FLEET_MUTANTS: Final = (
         "P5",
         "a gang is followed to the name by which its cluster is reached now",
         "webhook/fleet/jobs/job.py",
-        "            if name := await self._renaming.due(dispatch, sight):\n",
+        "            if name := await self.names.new_name_due(dispatch, sight):\n",
         '            if name := "":\n',
         f"{UNIT}/fleet/test_another_cluster.py",
     ),

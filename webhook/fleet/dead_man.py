@@ -179,7 +179,7 @@ class DeadMan:
     async def _lengthen(self, job: FleetJob, member: Member, cluster: str, promised: int) -> None:
         before = job.own.record
         # What a member promises that only says it is this cluster is of no gang there: it is asked before the hub is.
-        if before.member != member.name and not await self._fleet.shows(member.name, *job.own.which, before):
+        if before.member != member.name and not await job.names.shows(member.name, before):
             return
         stored = await job.own.read()
         dispatch = dispatch_of(stored)
@@ -267,9 +267,7 @@ class DeadMan:
             if await member.cluster() != dispatch.cluster:
                 return True
             # The name of the job alone is told: whoever knows the copy's uid could say that it has that copy.
-            return not (
-                await self._fleet.shows(name, *job.own.which, dispatch) or await member.leftovers([job.own.which])
-            )
+            return not (await job.names.shows(name, dispatch) or await member.leftovers([job.own.which]))
         except NoAnswer:
             return False
 

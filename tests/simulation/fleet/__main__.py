@@ -26,7 +26,7 @@ from tests.simulation.fleet.crashes import BOUNDED, WHAT, Counts
 from tests.simulation.fleet.dying import Dying
 from tests.simulation.fleet.links import CUTS, Fault
 from tests.simulation.fleet.story import Story
-from tests.simulation.fleet.weathers import WEATHERS
+from tests.simulation.fleet.weathers import WEATHERS, Swapped
 from webhook.core.fleet.dispatch import DispatchPhase
 
 ROUGH = "all at once"
@@ -67,7 +67,9 @@ def drawn(seed: int) -> tuple[str, Story]:
         return DYING, Dying(seed, processes)
     if chance.random() >= ROUGH_STORIES:
         weather = chance.choice(sorted(WEATHERS))
-        return weather, WEATHERS[weather](seed, processes, bare=bare)
+        # Who has failed in a cluster is to know it by whatever name.
+        fails = Random(f"failing {seed}").choice((0, 1, 2, 3)) if WEATHERS[weather] is Swapped else 0
+        return weather, WEATHERS[weather](seed, processes, bare=bare, broken=fails)
     broken, hub_queues = chance.choice((0, 0, 0, 0, 1, 2, 3)), chance.random() < 0.3
     return ROUGH, Story(seed, processes, hub_queues=hub_queues, broken=broken, bare=bare)
 

@@ -19,7 +19,7 @@ from tests.simulation.fleet.pace import LOOKS_MAX
 from tests.simulation.fleet.rules import jobs
 from tests.simulation.fleet.spark import Sparks
 from tests.simulation.fleet.story import Story
-from tests.simulation.fleet.weathers import WEATHERS
+from tests.simulation.fleet.weathers import WEATHERS, Swapped
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.fleet.jobs.asking.choice import Choice
 
@@ -66,6 +66,11 @@ async def test_each_gang_runs_in_one_member_and_leaves_nothing(seed: int, proces
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_a_gang_that_fails_is_tried_in_each_member_once(seed: int) -> None:
     await Story(seed, 1 + seed % 2, broken=1 + seed % 3).tell()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_a_gang_that_fails_is_tried_in_each_cluster_once_whatever_its_name(seed: int) -> None:
+    await Swapped(seed, 1 + seed % 2, broken=1 + seed % 3).tell()
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

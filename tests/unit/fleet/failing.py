@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 
 from tests.unit.fleet.clusters import NAMESPACE, Side
+from webhook.core.fleet.dispatch import Dispatch
 from webhook.fleet.policies.propagation import VERSIONS
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.controllers.nodes import FATE
@@ -28,6 +29,11 @@ def failover_policy(kind: str = "PyTorchJob", version: str = VERSIONS[0], **spec
     }
     metadata = {"name": f"for-{kind.lower()}", "namespace": NAMESPACE}
     return {"apiVersion": version, "kind": "PropagationPolicy", "metadata": metadata, "spec": whole | spec}
+
+
+def failed_in(record: Dispatch) -> list[str]:
+    """Return the members in which a gang has failed, as its record says."""
+    return [each.member for each in record.failed]
 
 
 def once(job: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tests.unit.fleet.test_two_processes import cut
 from webhook.clock import LoopClock
 from webhook.fleet.dead_man import RENEW_SECONDS
 from webhook.fleet.hub import Hub
-from webhook.fleet.jobs.renaming import Renaming
+from webhook.fleet.jobs.cluster_names import ClusterNames
 from webhook.fleet.lost import give_up
 from webhook.jobs.kinds.registry import KINDS
 from webhook.kube.api import Api
@@ -55,7 +55,7 @@ async def stays(world: Fleet) -> None:
 async def test_a_process_that_never_reached_a_cluster_gives_up_nothing_that_another_reaches_by_a_second_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Renaming, "due", AsyncMock(return_value=""))
+    monkeypatch.setattr(ClusterNames, "new_name_due", AsyncMock(return_value=""))
     async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
         links = await reached_only_by_the_second_name(world)
         cut(links["a"])
@@ -110,7 +110,7 @@ async def test_nothing_is_given_up_of_which_a_second_name_shows_pods_though_its_
 
 async def test_a_second_name_that_shows_one_gang_is_asked_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     # They would be followed there, unless their records cannot be written.
-    monkeypatch.setattr(Renaming, "due", AsyncMock(return_value=""))
+    monkeypatch.setattr(ClusterNames, "new_name_due", AsyncMock(return_value=""))
     async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
         await starts_in_a(world)
         await world.hub.cluster.create(pytorch_job("another", workers=0, runtime="6000s"))

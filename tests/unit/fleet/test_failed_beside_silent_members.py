@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.fleet.clusters import Fleet, Side, fleet, pytorch_job, tutti
-from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
+from tests.unit.fleet.failing import TOLERATION, fail_all, failed_in, failover_policy, once
 from tests.unit.fleet.test_dead_man import PATIENCE, SEED
 from tests.unit.fleet.test_failover import has_failed, true_conditions
 from tests.unit.fleet.test_hub import given_up
@@ -77,7 +77,7 @@ async def test_one_that_has_left_for_a_member_that_falls_silent_waits_for_it_and
         await begins_in_a(world, "20s")
 
         async def left() -> bool:
-            return (await record(world)).failed == ("a",)
+            return failed_in(await record(world)) == ["a"]
 
         await world.until(left, 100)
         world.links["b"].freeze()

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job, pytorch_job
-from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
+from tests.unit.fleet.failing import TOLERATION, fail_all, failed_in, failover_policy, once
 from tests.unit.fleet.test_hub_quota import events_of
 from tests.unit.fleet.test_odd_answers import lie
 from webhook.core.fleet.dispatch import DispatchPhase
@@ -59,7 +59,7 @@ async def test_it_runs_to_its_end_in_another_member_and_never_seemed_to_have_fai
             await asyncio.sleep(0.2)
             assert asyncio.get_running_loop().time() - began < TOLERATION + 60
         assert not seen & {"Failed", "FailureTarget"}
-        assert dispatch_of(await world.hub.get(kind, name) or {}).failed == ("a",)
+        assert failed_in(dispatch_of(await world.hub.get(kind, name) or {})) == ["a"]
         assert await world.empty(kind)
 
 
@@ -113,7 +113,7 @@ async def test_each_member_is_tried_once_and_then_it_has_failed(make: Any) -> No
                 tried.append(member)
             await asyncio.sleep(0.2)
         assert sorted(tried) == ["a", "b", "c"]
-        assert sorted(dispatch_of(await world.hub.get(kind, name) or {}).failed) == ["a", "b", "c"]
+        assert sorted(failed_in(dispatch_of(await world.hub.get(kind, name) or {}))) == ["a", "b", "c"]
         told = [event["message"] for event in await events_of(world, "FailedInMember")]
         (last,) = [said for said in told if "; it is tried nowhere else." in said]
         assert last.startswith(f"{tried[-1]} says that it has failed (")

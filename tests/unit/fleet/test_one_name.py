@@ -16,7 +16,7 @@ from webhook.clock import LoopClock
 from webhook.config import Config
 from webhook.errors import WrongName
 from webhook.fleet.dead_man import RENEW_SECONDS
-from webhook.fleet.jobs.renaming import Renaming
+from webhook.fleet.jobs.cluster_names import ClusterNames
 from webhook.fleet.lost import give_up
 from webhook.fleet.members.copies import dispatch_of
 from webhook.jobs.kinds.registry import KINDS
@@ -104,7 +104,7 @@ async def test_credentials_that_are_mended_while_an_answer_is_under_way_end_noth
 
 async def test_a_cluster_that_is_silent_by_all_its_names_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     # As where the gang shows no copy at that moment, so that it is not followed to the other name.
-    monkeypatch.setattr(Renaming, "due", AsyncMock(return_value=""))
+    monkeypatch.setattr(ClusterNames, "new_name_due", AsyncMock(return_value=""))
     async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
         await starts_in_a(world)
         second = world.members["a"].cluster.api(HUB_ACCOUNT)

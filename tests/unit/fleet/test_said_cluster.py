@@ -22,6 +22,11 @@ async def says_it_is(world: Fleet, liar: str, member: str, *, shows_jobs: bool =
     """Let a member say that it is another one's cluster."""
     admin = world.members[member].admin
     uid = orjson.loads(await admin.request("GET", "/api/v1/namespaces/kube-system"))["metadata"]["uid"]
+    await says_uid(world, liar, uid, shows_jobs=shows_jobs)
+
+
+async def says_uid(world: Fleet, liar: str, uid: str, *, shows_jobs: bool = True) -> None:
+    """Let a member say that its cluster has this uid."""
     request = world.links[liar].request
 
     async def lies(method: str, path: str, **how: Any) -> bytes:

@@ -8,8 +8,7 @@ import pytest
 from tests.unit.fleet.clusters import HUB_ACCOUNT, Fleet, fleet, pytorch_job
 from tests.unit.fleet.test_said_cluster import says_it_is
 from webhook.core.fleet.dispatch import Dispatch
-from webhook.fleet.jobs.fleet import NAME_HOLDS_SECONDS
-from webhook.fleet.jobs.renaming import ASKED_SECONDS
+from webhook.fleet.jobs.cluster_names import ASKED_SECONDS, NAME_HOLDS_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.controllers.stage import KUEUE
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job
-from tests.unit.fleet.failing import fail_all, failover_policy, once
+from tests.unit.fleet.failing import fail_all, failed_in, failover_policy, once
 from tests.unit.fleet.test_failover import has_failed
 from tests.unit.fleet.test_hub_quota import events_of
 from tests.unit.fleet.test_stopped_there import stopped
@@ -144,7 +144,7 @@ async def test_the_last_member_in_which_it_failed_is_named_though_a_process_ende
         await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
         await world.until(lambda: has_failed(world, "PyTorchJob", "pytorch-test"), 60)
         assert left == [0]
-        assert dispatch_of(await world.hub.get("PyTorchJob", "pytorch-test") or {}).failed == ("a",)
+        assert failed_in(dispatch_of(await world.hub.get("PyTorchJob", "pytorch-test") or {})) == ["a"]
 
 
 async def test_a_member_that_is_none_any_more_is_named_no_longer() -> None:

@@ -58,7 +58,7 @@ def lines(kind: JobKind, job: Mapping[str, Any]) -> Lines:
     if dispatch.never and not dispatch.holds:
         found.append(("in all", STARTS_NOWHERE))
     if dispatch.failed:
-        found.append(("failed in", ", ".join(dispatch.failed)))
+        found.append(("failed in", ", ".join(dict.fromkeys(each.member for each in dispatch.failed))))
     return found
 
 

@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from webhook.core.fleet.failed_in import FailedIn, note
+
 EPOCHS_END: Final = 10**12
 NUMBERS_END: Final = 10**9
 
@@ -111,8 +113,8 @@ class Dispatch:
     """The copy's resourceVersion as read before the grant; its permit is bound to it."""
     why: str = ""
     """Why it was recalled or withdrawn."""
-    failed: tuple[str, ...] = ()
-    """Members in which it failed: none of them is asked again while others are left."""
+    failed: tuple[FailedIn, ...] = ()
+    """Where it failed: no such member is asked again while others are left."""
     stops_after_seconds: int = 0
     """How long its member promised at the grant to run it without a word of the hub; 0: it promised nothing."""
     waits: str = ""
@@ -226,9 +228,13 @@ class Dispatch:
         """Return it on its way out of its member."""
         return replace(self.facts, phase=self._after(Event.RECALL), why=why)
 
-    def failed_over(self, why: str) -> "Dispatch":
-        """Return it on its way out of a member in which it failed, to be tried in others."""
-        return replace(self.recalled(why), failed=tuple(dict.fromkeys((*self.failed, self.member))))
+    def failed_over(self, why: str, noted: tuple[FailedIn, ...] = ()) -> "Dispatch":
+        """Return it on its way out of a member in which it failed, to be tried in others.
+
+        ``noted``: where that was, if more is known of it than the record says.
+        """
+        failed = note(self.failed, noted or (FailedIn(self.member, self.cluster),))
+        return replace(self.recalled(why), failed=failed)
 
     def proven_gone(self) -> "Dispatch":
         """Return it free to be offered elsewhere, or for good."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
+from webhook.core.fleet.failed_in import FailedIn
 from webhook.core.fleet.sight import Copy, Sight
 
 
@@ -120,13 +121,13 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
     return f"has another {sight.taken_by} with this name" if sight.taken_by else ""
 
 
-def recalled(dispatch: Dispatch, copy: Copy | None, why: str) -> Dispatch:
+def recalled(dispatch: Dispatch, copy: Copy | None, why: str, noted: tuple[FailedIn, ...] = ()) -> Dispatch:
     """Return a gang on its way out of its member; if its copy had failed it is noted that it did so there.
 
     ``copy`` is None also of one that was stopped in the hub: once it goes on it may be tried there again.
     """
     failed = copy is not None and copy.uid == dispatch.copy_uid and copy.failed
-    return dispatch.failed_over(why) if failed else dispatch.recalled(why)
+    return dispatch.failed_over(why, noted) if failed else dispatch.recalled(why)
 
 
 def why_recalled(dispatch: Dispatch, copy: Copy | None) -> str:

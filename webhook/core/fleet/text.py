@@ -1,9 +1,11 @@
 """The text of a dispatch, as it stands in the annotation ``tutti.dev/dispatch`` of the hub's job, and of an offer."""
 
 import json
+from itertools import starmap, zip_longest
 from typing import Final
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
+from webhook.core.fleet.failed_in import FailedIn
 
 _NAMED: Final = (DispatchPhase.GRANTED, DispatchPhase.RECALLED)
 OFFER_DIGITS: Final = 40
@@ -23,7 +25,8 @@ def encode(dispatch: Dispatch) -> str:
         "copy": dispatch.copy_uid,
         "version": dispatch.copy_version,
         "why": dispatch.why,
-        "failed": list(dispatch.failed),
+        "failed": [each.member for each in dispatch.failed],
+        "failedClusters": [each.cluster for each in dispatch.failed],
         "stops": str(dispatch.stops_after_seconds or ""),
         "grace": str(dispatch.grace_seconds or ""),
         "waits": dispatch.waits,
@@ -41,7 +44,9 @@ def decode(written: object) -> Dispatch:
         phase, offer = DispatchPhase(fields["phase"]), offer_of(fields["offer"])
         told = [fields.get(key, "") for key in ("member", "cluster", "copy", "version", "why", "waits", "suspended")]
         member, cluster, copy, version, why, waits, by = (each if isinstance(each, str) else "" for each in told)
-        failed, elsewhere = _texts(fields.get("failed")), _texts(fields.get("elsewhere"))
+        elsewhere, names, clusters = (_texts(fields.get(key)) for key in ("elsewhere", "failed", "failedClusters"))
+        # A hub of an earlier version wrote no clusters.
+        failed = tuple(starmap(FailedIn, zip_longest(names, clusters[: len(names)], fillvalue="")))
         never = fields.get("never") == "true"
         stops, grace = _seconds(fields.get("stops")), _seconds(fields.get("grace"))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

@@ -1,18 +1,17 @@
 """What all jobs of one hub share: its members, and what is known of them."""
 
 import asyncio
-import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import structlog
 
 from webhook.clock import Clock
-from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
-from webhook.core.fleet.sight import Copy, Sight
+from webhook.core.fleet.dispatch import Dispatch
+from webhook.core.fleet.failed_in import FailedIn, tried
+from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import Wish, why_not
 from webhook.core.notation.names import QUEUE_LABELS
 from webhook.fleet.jobs.allowance import Allowance
@@ -31,8 +30,6 @@ TURNS: Final = 8
 """Objects of one namespace that are under way to one member."""
 CLUSTERS_MAX: Final = 8
 """To which one member's name led, and of which it is known that they were swept."""
-NAME_HOLDS_SECONDS: Final = 15.0
-"""Without an answer, before a member's name is no longer taken to lead where it did."""
 
 _SILENT: Final = "has not heard from this hub for a while"
 _NO_MEMBER: Final = "is not a member of this hub"
@@ -120,50 +117,9 @@ class Fleet:
             raise NoAnswer(f"{name} is no longer a member")
         return self.members[name]
 
-    def names_of(self, cluster: str) -> list[str]:
-        """Return the members whose names led to a cluster when they answered last; one cluster may have several."""
-        return sorted(name for name, member in self.members.items() if member.uid == cluster)
-
-    def namesakes(self, members: Iterable[str]) -> set[str]:
-        """Return these members, and those whose names led to the same clusters when they answered last."""
-        listed = set(members)
-        clusters = {self.members[name].uid for name in listed & self.members.keys()} - {""}
-        return listed | {name for name, member in self.members.items() if member.uid in clusters}
-
-    def claim_it(self, dispatch: Dispatch, sight: Sight | None) -> list[str]:
-        """Return the members that say they are the cluster which has a gang, where the one in its record is not.
-
-        What that one's name leads to is not known once it has not answered for a while.
-        """
-        member, now = self.members.get(dispatch.member), asyncio.get_running_loop().time()
-        silent_since = inf if member is None or member.health.failing_since is None else member.health.failing_since
-        answers = now - silent_since < NAME_HOLDS_SECONDS if sight is None else sight.cluster == dispatch.cluster
-        if not dispatch.holds or (member is not None and answers):
-            return []
-        return [name for name in self.names_of(dispatch.cluster) if name != dispatch.member]
-
-    async def new_name(self, kind: JobKind, namespace: str, name: str, dispatch: Dispatch, sight: Sight | None) -> str:
-        """Return the one of them that has the gang's very copy; nothing where none shows it.
-
-        The copy of what is leaving may be gone by then. There it is enough that the former name answers for another
-        cluster: no other member can have changed that.
-        """
-        claiming = self.claim_it(dispatch, sight)
-        for member in claiming:
-            with contextlib.suppress(NoAnswer):
-                if await self.shows(member, kind, namespace, name, dispatch):
-                    return member
-        leads_elsewhere = sight is not None and dispatch.phase is DispatchPhase.RECALLED
-        return claiming[0] if claiming and leads_elsewhere else ""
-
-    async def shows(self, member: str, kind: JobKind, namespace: str, name: str, dispatch: Dispatch) -> bool:
-        """Return whether a member has the very copy that a record names. Raises NoAnswer.
-
-        Any member may say that it is another one's cluster; the uid of a copy there is told to no other.
-        """
-        sight = (await self.member(member).look(kind, namespace, name, DispatchPhase.RECALLED)).sight
-        copy = sight.copy
-        return copy is not None and (sight.cluster, copy.uid) == (dispatch.cluster, dispatch.copy_uid)
+    def tried(self, failed: Collection[FailedIn]) -> set[str]:
+        """Return the members that have had their try with a gang that has failed there."""
+        return tried(failed, {name: member.uid for name, member in self.members.items()})
 
     def hesitance(self, name: str) -> int:
         """Return how late a member is asked: 0: it answers; 1: it is slow; 2: it did not, or starts nothing."""

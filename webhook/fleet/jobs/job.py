@@ -38,6 +38,7 @@ from webhook.fleet.jobs.asking.failed import Failed
 from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
 from webhook.fleet.jobs.asking.refusal import Refusal
+from webhook.fleet.jobs.cluster_names import ClusterNames
 from webhook.fleet.jobs.dependencies.bringing import bring
 from webhook.fleet.jobs.events import QUEUE_MISSING, queue_missing
 from webhook.fleet.jobs.fleet import Fleet, told_of
@@ -45,7 +46,6 @@ from webhook.fleet.jobs.granted import Granted
 from webhook.fleet.jobs.leaving import Leaving
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.proving import Proving
-from webhook.fleet.jobs.renaming import Renaming
 from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.stopped import Stopped
 from webhook.fleet.jobs.telling import Telling
@@ -102,9 +102,9 @@ class FleetJob:
         self._queue = ""
         """Its LocalQueue, whose check may name the members that will do."""
         self._proving, self._patience, self._refusal, self._leaving = Proving(), Patience(), Refusal(), Leaving()
-        self._failed, self._stopped = Failed(fleet), Stopped(fleet, namespace)
+        self.names, self._stopped = ClusterNames(fleet, kind, namespace, name), Stopped(fleet, namespace)
+        self._failed, self.telling = Failed(fleet, self.names), Telling(fleet, kind, namespace, self.names)
         self._granted = Granted(self._refusal, self._failed, self._stopped)
-        self.telling, self._renaming = Telling(fleet, kind, namespace), Renaming(fleet, kind, namespace, name)
         self._showing = Showing(kind, self.own, self.telling)
 
     async def step(self) -> HubStep:
@@ -142,10 +142,10 @@ class FleetJob:
         moves, complete = target is not None, self._fleet.members_known and not self._left_in()
         step = next_step(wish, dispatch, sight, moves=moves, complete=complete, after_failure=after)
         try:
-            if name := await self._renaming.due(dispatch, sight):
+            if name := await self.names.new_name_due(dispatch, sight):
                 await self.own.write(job, dispatch.known_as(name))
                 return HubStep.FOLLOW
-            self.look_at_seconds = min(self.look_at_seconds, self._renaming.look_at_seconds)
+            self.look_at_seconds = min(self.look_at_seconds, self.names.look_at_seconds)
             step = await self._take(step, job, dispatch, found, target)
             self.last_read.end()
             if step is HubStep.NOTHING and rests(wish, self.own.record, sight):
@@ -232,7 +232,7 @@ class FleetJob:
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""
-        rules, tried = (self._applying.policy, self.namespace, self._queue), self._fleet.namesakes(dispatch.failed)
+        rules, tried = (self._applying.policy, self.namespace, self._queue), self._fleet.tried(dispatch.failed)
         self._refusals, self.choice.ranks = self._fleet.left_out(*rules), self._fleet.ranks(self._applying.policy)
         allowed, later = self._fleet.members.keys() - self._refusals.keys(), self._fleet.may_come(*rules)
         if (fresh := allowed - tried) or later.keys() - tried:
@@ -251,7 +251,7 @@ class FleetJob:
         if waits is None:
             return AfterFailure.END
         later = self._fleet.may_come(self._applying.policy, self.namespace, self._queue).keys()
-        others = (self._candidates(dispatch) | later) - self._fleet.namesakes((*dispatch.failed, dispatch.member))
+        others = (self._candidates(dispatch) | later) - await self._failed.tried(dispatch)
         after = await self._failed.after(wish, copy.uid, waits, others, self._look, why=why, left_in=self._left_in())
         self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
         return after
@@ -339,7 +339,7 @@ class FleetJob:
                         await self._delete(await self.own.write(job, ended), dispatch, found)
                 case HubStep.RECALL | HubStep.FAIL_OVER:
                     why = await self._why_recalled(job, dispatch, copy)
-                    leaves = recalled(dispatch, None if is_stopped(kind, job) else copy, why)
+                    leaves = recalled(dispatch, None if is_stopped(kind, job) else copy, why, self._failed.noted)
                     await self._delete(await self.own.write(job, leaves), dispatch, found)
                 case HubStep.DELETE:
                     await self._delete(job, dispatch, found)

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from webhook.core.fleet.sight import Sight
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.errors import ApiError
 from webhook.fleet.jobs.asking.failed import failed_there
+from webhook.fleet.jobs.cluster_names import ClusterNames
 from webhook.fleet.jobs.events import (
     CHANGED,
     KEPT,
@@ -65,8 +66,8 @@ Event = Callable[[float], dict[str, Any]]
 class Telling:
     """What one job is told."""
 
-    def __init__(self, fleet: Fleet, kind: JobKind, namespace: str) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: Fleet, kind: JobKind, namespace: str, names: ClusterNames) -> None:
+        self._fleet, self._names = fleet, names
         self._kind = kind
         self._path = f"/api/v1/namespaces/{namespace}/events"
         self._told: dict[str, float] = {}
@@ -147,16 +148,16 @@ class Telling:
                 # Two names may just have been swapped, and the other not have been asked since.
                 answers = [member.cluster() for member in self._fleet.members.values()] if self.due(CHANGED) else []
                 await asyncio.gather(*answers, return_exceptions=True)
-                if self.due(CHANGED) and not await self._has_new_name(job, dispatch, sight):
+                if self.due(CHANGED) and not await self._names.new_name(dispatch, sight):
                     await self.hourly(CHANGED, lambda now: changed(self._kind, job, dispatch, now))
             return
         member = self._fleet.members.get(dispatch.member)
         if member is None:
             if not (self._fleet.members_known and self.due(SILENT)):
                 return
-            if await self._has_new_name(job, dispatch, sight):
+            if await self._names.new_name(dispatch, sight):
                 return
-            claimed = " and ".join(self._fleet.claim_it(dispatch, sight))
+            claimed = " and ".join(self._names.claiming(dispatch, sight))
             why = "is not a member of this hub" + (
                 f", and {claimed} in its place shows no copy of it" if claimed else ""
             )
@@ -166,10 +167,6 @@ class Telling:
                 return
             why = f"has not answered for {SILENT_SECONDS:.0f} s or more: {member.health.failure}"
         await self.hourly(SILENT, lambda now: silent(self._kind, job, dispatch, why, now))
-
-    def _has_new_name(self, job: Mapping[str, Any], dispatch: Dispatch, sight: Sight | None) -> Awaitable[str]:
-        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
-        return self._fleet.new_name(self._kind, namespace, name, dispatch, sight)
 
     async def kept(self, job: Mapping[str, Any], sight: Sight, dispatch: Dispatch, why: str) -> None:
         """Say what keeps a gang in the member that it is to leave."""

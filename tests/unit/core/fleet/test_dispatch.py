@@ -1,11 +1,13 @@
 """The record of one gang: what may follow what, and numbers that only grow."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
 from webhook.core.fleet.dispatch import NOWHERE, TRANSITIONS, Dispatch, DispatchPhase, Event, Offer
+from webhook.core.fleet.failed_in import FailedIn
 from webhook.core.fleet.permit import permit_text, permits
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.strays import Verdict, verdict
@@ -168,5 +170,13 @@ def test_what_only_people_read_comes_back_with_the_record_and_is_over_with_the_g
     assert (granted.waits, granted.never) == ("", False)
 
 
-def test_a_member_in_which_it_failed_is_named_once() -> None:
-    assert replace(GRANTED, failed=(GRANTED.member,)).failed_over("again").failed == (GRANTED.member,)
+def test_where_it_failed_comes_back_with_the_record_and_stays_through_the_next_offers() -> None:
+    record = GRANTED.failed_over("failed").proven_gone().offered(3, "b", "cluster-b")
+    assert record.failed == (FailedIn("a", "cluster-a"),)
+    assert decode(encode(record)) == record
+
+
+def test_a_record_of_a_hub_that_noted_no_clusters_is_read() -> None:
+    written = json.loads(encode(replace(GRANTED, failed=(FailedIn("b"), FailedIn("c")))))
+    del written["failedClusters"]
+    assert decode(json.dumps(written)).failed == (FailedIn("b"), FailedIn("c"))

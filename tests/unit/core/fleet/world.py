@@ -204,7 +204,7 @@ class World:
         # Decided later than read: what was seen may have changed, and what is written is conditional on it.
         sight = mind.sights.get((dispatch.member, job))
         choice = self._choice(mind, job, known)
-        others = set(MEMBERS) - {*dispatch.failed, dispatch.member}
+        others = set(MEMBERS) - {*_names(dispatch), dispatch.member}
         free = any(eligible(wish, mind.sights.get((name, job))) for name in others)
         after = AfterFailure.MOVE if free else AfterFailure.END
         apart = any(job in names for names in self.apart.values())
@@ -247,7 +247,7 @@ class World:
         start = MEMBERS.index(dispatch.member) + 1 if dispatch.member else 0
         for name in (*MEMBERS[start:], *MEMBERS[:start]):
             sight = mind.sights.get((name, job))
-            if name in self.unswept or (name in dispatch.failed and set(dispatch.failed) < set(MEMBERS)):
+            if name in self.unswept or (name in _names(dispatch) < set(MEMBERS)):
                 continue
             if sight is not None and eligible(wish, sight) and name != dispatch.member:
                 return name, sight.cluster
@@ -359,3 +359,7 @@ class World:
         assert not twice, f"runs more than once: {twice}"
         for (name, job), theirs in self.foreign.items():
             assert self.members[name].objects.get(job) == theirs, f"somebody else's {job} in {name} was touched"
+
+
+def _names(dispatch: Dispatch) -> set[str]:
+    return {each.member for each in dispatch.failed}

@@ -14,6 +14,7 @@ from webhook.clock import LoopClock
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase, Offer
 from webhook.errors import Conflict
 from webhook.fleet.jobs.allowance import AT_ONCE, EACH_SECONDS
+from webhook.fleet.jobs.cluster_names import ClusterNames
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.member import Member
@@ -43,6 +44,12 @@ class Events:
         return b"{}"
 
 
+def telling_of(fleet: Fleet, namespace: str = NAMESPACE) -> Telling:
+    """Return what tells one Job of what it waits for."""
+    kind = KINDS["Job.batch"]
+    return Telling(fleet, kind, namespace, ClusterNames(fleet, kind, namespace, "train"))
+
+
 class Hub:
     """A process of a hub with many gangs in one member, which does not answer."""
 
@@ -53,7 +60,7 @@ class Hub:
         self._jobs = [plain_job(f"job-{number}") for number in range(GANGS)]
         for number, job in enumerate(self._jobs):
             job["metadata"]["uid"] = f"uid-{number}"
-        self._told = [Telling(self.fleet, KINDS["Job.batch"], NAMESPACE) for _ in self._jobs]
+        self._told = [telling_of(self.fleet) for _ in self._jobs]
 
     async def look(self, seconds: int) -> None:
         """Look at every gang as a hub does that hears nothing."""
@@ -90,7 +97,7 @@ async def test_gangs_that_only_wait_keep_none_from_hearing_of_a_silent_member() 
     async with SimulatedCluster(Random(1)) as cluster:
         events = Events()
         hub = Hub(events, cluster)
-        waits = [Telling(hub.fleet, KINDS["Job.batch"], NAMESPACE) for _ in range(GANGS)]
+        waits = [telling_of(hub.fleet) for _ in range(GANGS)]
         for _ in range(20):
             for number, telling in enumerate(waits):
                 job = plain_job(f"waits-{number}")
@@ -109,7 +116,7 @@ async def test_what_is_told_from_two_places_at_once_breaks_no_look_and_is_told_i
     fleet = Fleet(events, {}, LoopClock())  # type: ignore[arg-type]
     job, leaves = plain_job("train"), replace(RUNS, phase=DispatchPhase.RECALLED, why="it has ended in a")
     job["metadata"]["uid"] = "uid"
-    telling, stored = Telling(fleet, KINDS["Job.batch"], NAMESPACE), events.request
+    telling, stored = telling_of(fleet), events.request
 
     async def slow(method: str, path: str, **how: Any) -> bytes:
         await asyncio.sleep(1)

@@ -7,14 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.fleet.clusters import NAMESPACE, plain_job
-from tests.unit.fleet.jobs.test_telling import GANGS, LOOK_SECONDS, RUNS, Events
+from tests.unit.fleet.clusters import plain_job
+from tests.unit.fleet.jobs.test_telling import GANGS, LOOK_SECONDS, RUNS, Events, telling_of
 from webhook.clock import LoopClock
 from webhook.errors import Forbidden
 from webhook.fleet.jobs.fleet import Fleet
-from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.member import Member
-from webhook.jobs.kinds.registry import KINDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -41,11 +39,11 @@ async def test_a_namespace_that_refuses_events_keeps_no_other_from_hearing_of_a_
         for number in range(noisy):
             job = plain_job(f"noisy-{number}")
             job["metadata"] |= {"uid": f"noisy-{number}", "namespace": "noisy"}
-            telling = Telling(fleet, KINDS["Job.batch"], "noisy")
+            telling = telling_of(fleet, "noisy")
             await telling.where(job, there, ["ConfigMap settings is not in the hub"])
             jobs.append((job, telling))
         await asyncio.sleep(300)
-        quiet, told = plain_job("quiet"), Telling(fleet, KINDS["Job.batch"], NAMESPACE)
+        quiet, told = plain_job("quiet"), telling_of(fleet)
         quiet["metadata"]["uid"] = "quiet"
         for _ in range(600 // LOOK_SECONDS):
             for job, telling in jobs:

@@ -7,9 +7,11 @@ from math import inf
 from typing import Final
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
+from webhook.core.fleet.failed_in import FailedIn
 from webhook.core.fleet.steps import AfterFailure, Wish, eligible
 from webhook.core.notation.problem import some
 from webhook.core.notation.shortened import shortened
+from webhook.fleet.jobs.cluster_names import ClusterNames
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.members.member import Look
 
@@ -31,8 +33,8 @@ def failed_there(why: str) -> str:
 class Failed:
     """What one process remembers of it, for one gang."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, fleet: Fleet, names: ClusterNames) -> None:
+        self._fleet, self._names = fleet, names
         self._seen: tuple[str, float] | None = None
         """The copy that was seen to have failed, and since when."""
         self._last: Look | None = None
@@ -41,6 +43,8 @@ class Failed:
         """Loop time since when each member was asked without an answer, as seen for this gang."""
         self._asked_at = -inf
         """Loop time at which they were asked last."""
+        self.noted: tuple[FailedIn, ...] = ()
+        """Where the gang of the present look has failed, as far as more is known than its record says."""
         self.look_at_seconds = inf
         """Loop time at which the waiting ends that its policy asks for."""
         self.said = failed_there("")
@@ -53,6 +57,7 @@ class Failed:
 
         It waits until its failure counts, and would else run again as if it had never failed.
         """
+        self.noted = ()
         if dispatch.phase is not DispatchPhase.GRANTED:
             self._last = None
             return found
@@ -65,6 +70,11 @@ class Failed:
         if self._last is None or last is None or last.uid != dispatch.copy_uid:
             return found
         return replace(self._last, sight=replace(found.sight, copy=last))
+
+    async def tried(self, dispatch: Dispatch) -> set[str]:
+        """Return the members that have had their try with a gang that has failed in the one that has it too."""
+        self.noted = await self._names.failed_in(dispatch)
+        return self._fleet.tried((*dispatch.failed, *self.noted))
 
     async def after(
         self,
