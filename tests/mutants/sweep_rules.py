@@ -10,7 +10,7 @@ SWEEP_MUTANTS: Final = (
     Mutant(
         "P4",
         "jobs of a kind that a member did not list when it was swept are not offered",
-        "webhook/fleet/jobs/fleet.py",
+        "webhook/fleet/swept.py",
         "if due > came_after else {}\n",
         "if False else {}\n",
         f"{UNIT}/test_swept_but_for_one_kind.py -k from_before",
@@ -26,7 +26,7 @@ SWEEP_MUTANTS: Final = (
     Mutant(
         "P5",
         "what is left in a cluster is not gone because another one by its name has none of it",
-        "webhook/fleet/jobs/fleet.py",
+        "webhook/fleet/swept.py",
         "if kept := [*others, ",
         "if kept := [",
         f"{UNIT}/test_left_in_another_cluster.py",

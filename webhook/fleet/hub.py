@@ -60,7 +60,7 @@ class Hub:
         self.kinds = {each.feed: each for kind in kinds.values() if kind.dispatchable for each in kind.every_version}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
         self.fleet, self._home = Fleet(api, reached, clock), Home(api)
-        self.fleet.has_to_sweep(reached)
+        self.fleet.swept.has_to_sweep(reached)
         self._rng = rng
         self._own = watching.OwnJobsFeed(api, self.kinds.values(), self._changed, rng=rng)
         self._propagations = watching.PropagationFeed(api, self._propagation_changed, rng=rng)
@@ -136,7 +136,7 @@ class Hub:
     def join(self, name: str, api: Api) -> Member:
         """Take in a new member, which is swept before anything is offered (rule P4)."""
         member = self.fleet.members[name] = Member(name, api, hides_neighbours=self._hides_neighbours)
-        self.fleet.has_to_sweep([name])
+        self.fleet.swept.has_to_sweep([name])
         if self._dead_man is not None:
             self._dead_man.join(name)
         self._begin(member)
@@ -146,12 +146,8 @@ class Hub:
         """Stop asking a member, and return it; gangs that it has wait until it is back or declared lost (rule P3)."""
         if (following := self._following.pop(name, None)) is not None:
             following.cancel()
-        self.fleet.unswept.pop(name, None)
-        for due in self.fleet.unlisted.values():
-            due.discard(name)
+        self.fleet.swept.leave(name)
         self.fleet.silent.discard(name)
-        for known in (self.fleet.apart, self.fleet.unseen, self.fleet.unended):
-            known.pop(name, None)
         self._sweeper.leave(name)
         left = self.fleet.members.pop(name)
         left.stop()
@@ -206,7 +202,7 @@ class Hub:
         self._propagations_read = True
         self._propagations.read_left_out(asyncio.get_running_loop().time())
         now, offered = asyncio.get_running_loop().time(), self._offers
-        self._offers = self.fleet.complete
+        self._offers = self.fleet.members_known and self.fleet.swept.complete
         if due := now >= self._again_seconds or (self._offers and not offered):
             self._again_seconds = now + AGAIN_SECONDS
             await self._home.check(self.fleet.uid)
@@ -234,12 +230,10 @@ class Hub:
         """Learn which members were declared lost: none of them is waited for, and each is swept when it answers."""
         noted = await lost.noted(self.fleet.api)
         await self._notice_set_back()
-        before, self.fleet.lost = self.fleet.lost, noted
-        if self._lost_read_since != self.fleet.set_backs:
-            self._lost_read_since = self.fleet.set_backs
-            self.fleet.lost_once = {name: when for name, when in noted.items() if before.get(name) != when}
-        for name in self.fleet.lost.keys() - before.keys():
-            self.fleet.has_to_sweep({name} & self.fleet.members.keys())
+        set_back = self._lost_read_since != self.fleet.set_backs
+        self._lost_read_since = self.fleet.set_backs
+        for name in self.fleet.swept.note_lost(noted, set_back=set_back):
+            self.fleet.swept.has_to_sweep({name} & self.fleet.members.keys())
             log.warning("fleet.lost", member=name)
 
     def _look_again(self) -> None:
@@ -258,7 +252,7 @@ class Hub:
             which = (kind, new.namespace, new.name)
             if (job := self._jobs.get(which)) is None:
                 job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
-                job.own.came_after = 0 if listed else self.fleet.sweeps_due
+                job.own.came_after = 0 if listed else self.fleet.swept.sweeps_due
             job.own.is_shown(new.job)
             if new.untouched and not (self._suspends or self._propagations_changed):
                 job.rests_until = asyncio.get_running_loop().time() + REST_SECONDS

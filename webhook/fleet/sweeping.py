@@ -57,7 +57,7 @@ class Sweeper:
         on_swept: Callable[[], None],
     ) -> None:
         """``unlisted`` as ``OwnJobsFeed.unlisted``; ``on_swept`` hears that what waited for a member may go on."""
-        self._fleet, self._home, self._kinds, self._jobs = fleet, home, kinds, jobs
+        self._fleet, self._swept, self._home, self._kinds, self._jobs = fleet, fleet.swept, home, kinds, jobs
         self._unlisted, self._wake, self._read_lost, self._on_swept = unlisted, wake, read_lost, on_swept
         self._delayed: dict[str, set[JobName]] = {}
         """By member the gangs whose copies have kept it from counting as swept, which each of them does once."""
@@ -70,7 +70,7 @@ class Sweeper:
         """Sweep a member for ever; sooner again while all offers wait for it, and what it had is on its way out."""
         while True:
             await attempt(partial(self._sweep_shown, member))
-            waited_for = member.name in self._fleet.unswept and not member.health.failure
+            waited_for = member.name in self._swept.unswept and not member.health.failure
             await asyncio.sleep(SWEEP_AGAIN_SECONDS if waited_for else SWEEP_SECONDS)
 
     async def _sweep_shown(self, member: Member) -> None:
@@ -78,21 +78,21 @@ class Sweeper:
             with member.rested_on("sweep"):
                 await self._sweep(member)
         except Exception as error:
-            self._fleet.unended[member.name] = shortened(str(error), REASON_CHARACTERS) or type(error).__name__
+            self._swept.unended[member.name] = shortened(str(error), REASON_CHARACTERS) or type(error).__name__
             raise
-        self._fleet.unended.pop(member.name, None)
+        self._swept.unended.pop(member.name, None)
         await member.see_leader()
 
     async def _sweep(self, member: Member) -> None:
         """Settle every copy of this hub in a member that no record speaks of."""
-        wanted, fleet, name = self._sweep_wanted(member), self._fleet, member.name
+        wanted, fleet, swept, name = self._sweep_wanted(member), self._fleet, self._swept, member.name
         # By their names leftovers in a member are found.
         unlisted = await self._unlisted(fleet.set_backs)
-        fleet.note_unlisted(unlisted)
+        swept.note_unlisted(unlisted)
         expected = {which for which, job in self._jobs.items() if job.own.runs_in(name)}
         with member.one_cluster():
             cluster, (copies, unseen) = await member.cluster(), await member.copies(self._kinds.values(), fleet.uid)
-        before = fleet.apart_in(name, cluster)
+        before = swept.apart_in(name, cluster)
         # What is not shown has not gone.
         apart = {which: why for which, why in before.items() if which[0] in unseen}
         strange = list[FoundCopy]()
@@ -105,8 +105,8 @@ class Sweeper:
             else:
                 strange.append(found)
         # Kinds that are listed again are swept before any of their jobs are offered, as all was after the start.
-        relisted = any(name in due for kind, due in fleet.unlisted.items() if kind not in unlisted)
-        relisted |= not fleet.unseen.get(name, {}).keys() <= unseen.keys()
+        relisted = any(name in due for kind, due in swept.unlisted.items() if kind not in unlisted)
+        relisted |= not swept.unseen.get(name, {}).keys() <= unseen.keys()
         verdicts, unsettled = await self._settle_all(member, cluster, strange, wanted=wanted is not None or relisted)
         for which in sorted(each for each in expected if each[0] not in unseen):
             self._wake(which)
@@ -115,14 +115,14 @@ class Sweeper:
         left = dict.fromkeys(
             await self._left(member, known), "still has pods of an earlier copy, or room reserved for it"
         )
-        fleet.set_apart(name, cluster, left | apart | unsettled)
+        swept.set_apart(name, cluster, left | apart | unsettled)
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
-            fleet.note_swept_cluster(name, cluster)
+            swept.note_swept_cluster(name, cluster)
             if wanted:
                 await self._note_swept(member, cluster, unlisted, unseen)
             else:
-                fleet.note_swept(name, unlisted, unseen)
+                swept.note_swept(name, unlisted, unseen)
                 self._delayed.pop(name, None)
         if not member.knows_permits or member.health.trouble:
             await member.check()
@@ -139,7 +139,7 @@ class Sweeper:
         # A member may list others each time. Of the hub's jobs one that comes and goes still delays the others once.
         gone = delayed - {_named(found) for found in copies}
         delayed -= {which for which in gone if which not in self._jobs}
-        known = delayed if wanted else self._fleet.apart_in(member.name, cluster)
+        known = delayed if wanted else self._swept.apart_in(member.name, cluster)
         for found in copies:
             which = _named(found)
             if which[0] in hung:
@@ -176,24 +176,24 @@ class Sweeper:
 
     async def _note_swept(self, member: Member, cluster: str, unlisted: set[str], unseen: Mapping[str, str]) -> None:
         set_backs = self._fleet.set_backs
-        if when := self._fleet.lost.get(member.name):
+        if when := self._swept.lost.get(member.name):
             await lost.came_back(self._fleet.api, member.name, when)
             await self._read_lost()
-            if member.name in self._fleet.lost:
+            if member.name in self._swept.lost:
                 # It was noted again meanwhile: only a sweep ends that note.
                 return
-            self._fleet.set_apart_nowhere_else(member.name, cluster)
+            self._swept.set_apart_nowhere_else(member.name, cluster)
         if set_backs == self._fleet.set_backs:
-            self._fleet.note_swept(member.name, unlisted, unseen)
+            self._swept.note_swept(member.name, unlisted, unseen)
             self._delayed.pop(member.name, None)
             log.info("fleet.swept", member=member.name, but_for=sorted(unseen))
             self._on_swept()
 
     def _sweep_wanted(self, member: Member) -> tuple[int, str] | None:
         """Return since when a member has to be swept before anything is offered, in whatever form; None: it is."""
-        if member.name not in self._fleet.unswept:
+        if member.name not in self._swept.unswept:
             return None
-        return self._fleet.set_backs, self._fleet.lost.get(member.name, "")
+        return self._fleet.set_backs, self._swept.lost.get(member.name, "")
 
     async def _settle(self, member: Member, cluster: str, found: FoundCopy) -> tuple[Verdict, str]:
         """Do with a copy what its record asks for; return KEEP where no gang of the hub has to wait for more.
@@ -214,10 +214,11 @@ class Sweeper:
             return Verdict.KEEP
         job = OwnJob(self._fleet, kind, namespace, name)
         own, dispatch = await self._record(kind, job, copy.job)
-        apart = (kind.feed, namespace, name) in self._fleet.apart_in(member.name, cluster)
+        apart = (kind.feed, namespace, name) in self._swept.apart_in(member.name, cluster)
         # A kind that is listed only now is settled as all was after the start.
-        apart |= kind.feed in self._fleet.unlisted or kind.feed in self._fleet.unseen.get(member.name, ())
-        swept, complete = self._fleet.is_swept(member.name, cluster) and not apart, self._fleet.knows_all_of(kind.feed)
+        apart |= kind.feed in self._swept.unlisted or kind.feed in self._swept.unseen.get(member.name, ())
+        swept = self._swept.is_swept(member.name, cluster) and not apart
+        complete = self._fleet.members_known and self._swept.knows_all_of(kind.feed)
         verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete and not apart)
         if verdict is Verdict.ADOPT and dispatch is not None and _is_over(kind, own, copy, dispatch):
             verdict = Verdict.END

@@ -33,7 +33,7 @@ async def left_in_a() -> AsyncIterator[Fleet]:
         await asyncio.sleep(5)
         world.start()
         await asyncio.sleep(20)
-        assert world.running_hub.fleet.apart["a"]
+        assert world.running_hub.fleet.swept.apart["a"]
         yield world
 
 
@@ -61,7 +61,7 @@ async def test_after_two_names_were_swapped_the_one_that_leads_there_says_when_t
         assert (await told(world)).startswith("b still has pods")
         await let_go(world)
         await world.until(lambda: world.places("PyTorchJob", "stuck"))
-        assert not world.running_hub.fleet.apart
+        assert not world.running_hub.fleet.swept.apart
 
 
 async def test_a_name_that_leads_there_no_more_says_nothing_of_them() -> None:
@@ -81,8 +81,8 @@ async def test_a_name_that_leads_there_no_more_says_nothing_of_them() -> None:
 async def test_another_name_that_leads_there_too_does_not_end_it() -> None:
     async with left_in_a() as world:
         # Any member could say that it is that cluster.
-        world.running_hub.fleet.set_apart("b", world.running_hub.fleet.members["a"].uid, {})
-        assert world.running_hub.fleet.apart["a"]
+        world.running_hub.fleet.swept.set_apart("b", world.running_hub.fleet.members["a"].uid, {})
+        assert world.running_hub.fleet.swept.apart["a"]
 
 
 async def test_it_ends_where_the_member_was_declared_lost_and_its_name_leads_elsewhere() -> None:
@@ -92,4 +92,4 @@ async def test_it_ends_where_the_member_was_declared_lost_and_its_name_leads_els
         [_ async for _ in give_up(world.hub.admin, KINDS, "a", LoopClock(), dry_run=False, force=True)]
         await asyncio.sleep(30)
         assert await world.places("PyTorchJob", "stuck") == ["b"]
-        assert not world.running_hub.fleet.apart.get("a")
+        assert not world.running_hub.fleet.swept.apart.get("a")

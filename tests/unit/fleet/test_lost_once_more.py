@@ -20,7 +20,7 @@ async def test_its_later_note_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(10)
         await lose(world)
         await asyncio.sleep(25)
-        assert world.running_hub.fleet.lost
+        assert world.running_hub.fleet.swept.lost
         read, noted = asyncio.Event(), lost.noted
 
         async def seen(*what: str) -> dict[str, str]:
@@ -36,7 +36,7 @@ async def test_its_later_note_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
         await lose(world)
         world.links["a"].thaw()
         await asyncio.sleep(30)
-        assert not world.running_hub.fleet.lost
+        assert not world.running_hub.fleet.swept.lost
         await world.hub.cluster.create(plain_job("train", runtime="6000s"))
         await world.until(lambda: world.places("Job", "train"))
 

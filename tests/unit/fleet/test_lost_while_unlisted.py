@@ -50,7 +50,7 @@ async def test_its_gang_is_in_one_member_as_soon_as_its_kind_can_be_listed(
         failing = False
         await asyncio.sleep(300)
         assert await world.places(*SEED) == (["b"] if elsewhere else ["a"])
-        assert world.running_hub.fleet.complete
+        assert world.running_hub.fleet.swept.complete
 
 
 async def runs_in(world: Fleet, member: str) -> bool:

@@ -148,10 +148,11 @@ async def test_a_refused_kubeconfig_is_said_on_its_cluster_and_the_queue_admits_
         await it.says("admissionchecks", "sample-multikueue", "False", "NoUsableClusters")
         await it.says("clusterqueues", "cluster-queue", "False", "AdmissionCheckInactive")
         assert not it.asked, "nobody was reached by it"
-        assert not it.hub.fleet.complete, "it may have gangs from before"
+        assert not it.hub.fleet.swept.complete, "it may have gangs from before"
         await it.put_secret(kubeconfig("a"))
         await it.says("clusterqueues", "cluster-queue", "True", "Ready")
-        assert it.hub.fleet.complete
+        assert it.hub.fleet.members_known
+        assert it.hub.fleet.swept.complete
 
 
 async def test_a_command_in_a_file_or_in_a_secret_is_not_run_and_no_other_file_is_read(tmp_path: Path) -> None:
@@ -266,7 +267,8 @@ async def test_a_cluster_that_is_added_to_a_running_hub_stops_nobody_before_it_c
         await it.whole.hub.cluster.create(secret("not yet", "silent-secret"))
         await it.whole.hub.cluster.create(added)
         await it.says("multikueueclusters", "silent", "False", "BadKubeConfig")
-        assert it.hub.fleet.complete
+        assert it.hub.fleet.members_known
+        assert it.hub.fleet.swept.complete
         path = "/apis/kueue.x-k8s.io/v1beta2/multikueueclusters/silent"
         await it.put_secret(kubeconfig("b"), "silent-secret")
         await it.says("multikueueclusters", "silent", "True")
@@ -303,7 +305,8 @@ async def test_a_cluster_that_is_added_and_does_not_let_its_copies_be_listed_sto
         told = [each["error"] for each in logs if each["event"] == "fleet.not_taken"]
         assert len(told) == 1
         assert "pytorchjobs may not be listed" in told[0]
-        assert it.hub.fleet.complete, "offers go on"
+        assert it.hub.fleet.members_known
+        assert it.hub.fleet.swept.complete, "offers go on"
         refuses = False
         await it.whole.until(lambda: joined(it, "b"), 20)
 
@@ -403,12 +406,12 @@ async def test_a_hub_that_starts_with_a_file_that_is_refused_follows_the_others_
         async with world(tmp_path, "a", "b") as it:
             await it.whole.until(lambda: joined(it, "b"), 20)
             await asyncio.sleep(10)
-            assert "b" not in it.hub.fleet.unswept
-            assert "a" in it.hub.fleet.unswept, "it may have gangs"
+            assert "b" not in it.hub.fleet.swept.unswept
+            assert "a" in it.hub.fleet.swept.unswept, "it may have gangs"
             (tmp_path / "a").write_text(kubeconfig("a"))
             await it.whole.until(lambda: joined(it, "a"), 20)
             await asyncio.sleep(10)
-            assert "a" not in it.hub.fleet.unswept
+            assert "a" not in it.hub.fleet.swept.unswept
     assert [each["event"] for each in logs if "member a" in each.get("error", "")] == ["fleet.kubeconfig_refused"]
 
 
@@ -417,10 +420,10 @@ async def test_a_file_that_was_refused_at_the_start_and_is_gone_is_waited_for_no
     (tmp_path / "b").write_text(kubeconfig("b"))
     async with world(tmp_path, "a", "b") as it:
         await asyncio.sleep(10)
-        assert "a" in it.hub.fleet.unswept
+        assert "a" in it.hub.fleet.swept.unswept
         (tmp_path / "a").unlink()
         await asyncio.sleep(10)
-        assert "a" not in it.hub.fleet.unswept
+        assert "a" not in it.hub.fleet.swept.unswept
 
 
 async def test_credentials_that_name_no_time_end_nothing_of_the_hub(tmp_path: Path) -> None:

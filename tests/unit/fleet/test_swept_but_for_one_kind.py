@@ -38,7 +38,7 @@ async def test_a_lost_member_that_comes_back_stops_its_copies_of_that_kind_once_
         mend()
         await asyncio.sleep(60)
         assert await world.places("PyTorchJob", "train") == ["b"]
-        assert not world.running_hub.fleet.unseen
+        assert not world.running_hub.fleet.swept.unseen
 
 
 async def test_what_an_offer_left_there_goes() -> None:
@@ -96,7 +96,7 @@ async def test_a_gang_of_which_pods_are_left_stays_set_apart_while_its_kind_is_n
         await asyncio.sleep(5)
         world.start()
         await asyncio.sleep(20)
-        assert world.running_hub.fleet.apart["a"]
+        assert world.running_hub.fleet.swept.apart["a"]
         without(world, "a", "pytorchjobs")
         await asyncio.sleep(60)
         assert await world.places("PyTorchJob", "stuck") == []
@@ -109,7 +109,7 @@ async def test_a_member_that_lists_no_kind_is_not_swept() -> None:
         without(world, "b", "/apis/")
         await asyncio.sleep(60)
         assert await world.places("Job", "train") == []
-        assert "b" in world.running_hub.fleet.unswept
+        assert "b" in world.running_hub.fleet.swept.unswept
 
 
 def without(world: Fleet, member: str, word: str) -> Callable[[], None]:

@@ -26,7 +26,6 @@ from webhook.core.fleet.steps import (
 from webhook.errors import Conflict, Invalid
 from webhook.fleet.jobs.allowance import Allowance
 from webhook.fleet.jobs.asking.choice import (
-    HUB,
     LOOKED_AT_SECONDS,
     OFFER_SECONDS,
     TOLD_SECONDS,
@@ -53,7 +52,7 @@ from webhook.fleet.members.copies import copy_made, is_stopped, stops_nobody, wh
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused
 from webhook.fleet.members.seen import News, Seen, news
 from webhook.fleet.members.shown import cleared
-from webhook.fleet.members.told import Waits
+from webhook.fleet.members.told import HUB, Waits
 from webhook.fleet.policies.propagation import Applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
@@ -219,7 +218,7 @@ class FleetJob:
             look = ahead[name] if name in ahead else await self._look(name)
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                if self._fleet.is_swept(name, look.sight.cluster):
+                if self._fleet.swept.is_swept(name, look.sight.cluster):
                     return Target(name, look.sight.cluster, look.object is None)
                 continue
             self._refusals[name] = why
@@ -228,7 +227,8 @@ class FleetJob:
         return None
 
     def _left_in(self) -> dict[str, str]:
-        return self._fleet.left_in(self._which, self.own.came_after)
+        left = self._fleet.swept.left_in(self._which, self.own.came_after)
+        return {**left, HUB: self._fleet.unread} if self._fleet.unread else left
 
     def _candidates(self, dispatch: Dispatch) -> set[str]:
         """Return the members that the gang's policy allows and in which it has not failed; note why not the others."""

@@ -14,6 +14,8 @@ from webhook.untyped.values import seconds, text
 
 REASON_CHARACTERS: Final = 200
 """Of a reason that a hub keeps on its job."""
+HUB: Final = "the hub"
+"""Stands for a member in words of what keeps a gang from all of them."""
 _NOT_CREATED: Final = ("FailedCreate", "FailedToCreate", "Invalid", "TrainJobResourcesCreationFailed")
 """How the reasons of events begin by which controllers say that they cannot create what a job needs: of Jobs and
 PyTorchJobs, KubeRay's two, and the Trainer's.

@@ -18,7 +18,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from webhook.fleet.jobs.asking.pauses import Pauses
-from webhook.fleet.members.told import Waits
+from webhook.fleet.members.told import HUB, Waits
 
 OFFER_SECONDS: Final = 15.0
 """A member that has not reserved by then is given up for the next one."""
@@ -30,8 +30,6 @@ LOOKED_AT_SECONDS: Final = 5.0
 """So long after an offer its member is looked at again and again."""
 WAITS_SECONDS: Final = OFFER_SECONDS + 5.0
 """After which its record says why it still waits where it was offered: one that moves on says it of itself."""
-HUB: Final = "the hub"
-"""Stands for a member in words of what keeps a gang from all of them."""
 TOLD_MAX: Final = 10
 """Members that a record names with why the gang is not there."""
 

@@ -1,0 +1,188 @@
+"""What is known of each member since it was swept, and so of what may run there that no record speaks of."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from webhook.fleet.members.copies import JobName
+from webhook.fleet.members.member import Member
+from webhook.fleet.members.told import HUB
+
+CLUSTERS_MAX: Final = 8
+"""To which one member's name led, and of which it is known that they were swept."""
+
+_UNSWEPT: Final = "does not answer, and may have it from before this hub began"
+_UNLISTED: Final = "cannot list the jobs of this kind, or could not until a moment ago"
+_UNUSABLE: Final = "may have it from before this hub began, and does not say"
+_UNSEEN: Final = "may have it from before this hub began, and does not list the jobs of this kind"
+_UNENDED: Final = "may have it from before this hub began, and could not be looked through"
+
+
+@dataclass
+class Swept:
+    """What is known of each member since it was swept."""
+
+    members: Mapping[str, Member]
+    """Of the hub, as they are now."""
+    unswept: dict[str, int] = field(default_factory=dict)
+    """Members to be swept before anything is offered (rule P4), but for those that were declared lost; each with its
+    ``sweeps_due`` then: jobs that came after it have nothing there, and need not wait."""
+    sweeps_due: int = 0
+    """How often members came to be swept."""
+    swept: dict[str, list[str]] = field(default_factory=dict)
+    """The clusters that were, by the names that led to them; of each name the last few."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Members that were declared lost, and when: nothing is offered to them until they are swept."""
+    lost_once: Mapping[str, str] = field(default_factory=dict)
+    """Of these what came back with a backup of the hub's cluster: of now they say nothing."""
+    unlisted: dict[str, set[str]] = field(default_factory=dict)
+    """By kind that could not be listed when members were swept: those to be swept again before a job of it is offered
+    that may have been there by then."""
+    unlisted_at: dict[str, int] = field(default_factory=dict)
+    """By kind its ``sweeps_due`` when it could not be listed last."""
+    unseen: dict[str, Mapping[str, tuple[int, str]]] = field(default_factory=dict)
+    """By member that was swept the kinds that it did not list then, each with its ``sweeps_due`` and why: jobs of that
+    kind wait until it does, but for those that came later. They keep no other kind waiting."""
+    unended: dict[str, str] = field(default_factory=dict)
+    """By member why its last sweep did not come to an end."""
+    apart: dict[str, dict[str, Mapping[JobName, str]]] = field(default_factory=dict)
+    """By member and cluster, each with why, the hub's jobs that have a copy there and a record that cannot be read, or
+    a copy that two sweeps could not settle, or of which pods or room are left there and no copy: they are offered to
+    nobody before a sweep of that cluster has found all of that mended and gone. They keep no other gang waiting."""
+
+    def has_to_sweep(self, members: Iterable[str]) -> None:
+        """Offer no job that is there by now before these members were swept."""
+        self.sweeps_due += 1
+        self.unswept |= dict.fromkeys(members, self.sweeps_due)
+
+    def note_unlisted(self, kinds: Collection[str]) -> None:
+        """Note which kinds cannot be listed in the hub now: each member is swept again for them when they can."""
+        self.unlisted |= {kind: set(self.members) for kind in kinds}
+        self.unlisted_at |= dict.fromkeys(kinds, self.sweeps_due)
+
+    def is_swept(self, member: str, cluster: str) -> bool:
+        """Return whether a member was swept, and this is the cluster that was (rule P5).
+
+        Where its name has come to lead to another cluster, that one alone waits: it may never let itself be swept.
+        """
+        return member not in self.unswept and cluster in self.swept.get(member, ())
+
+    def note_swept_cluster(self, member: str, cluster: str) -> None:
+        """Note which cluster was swept by the name of a member; the one before so many others is to be swept again.
+
+        A member may say another one each time.
+        """
+        others = [each for each in self.swept.get(member, ()) if each != cluster]
+        self.swept[member] = [*others, cluster][-CLUSTERS_MAX:]
+
+    def apart_in(self, member: str, cluster: str) -> dict[JobName, str]:
+        """Return which jobs are set apart, and why, in the cluster to which a member's name leads."""
+        found = dict[JobName, str]()
+        for name in self._speaking_of(member, cluster):
+            found |= self.apart[name].get(cluster, {})
+        return found
+
+    def set_apart(self, member: str, cluster: str, jobs: Mapping[JobName, str]) -> None:
+        """Set these jobs apart, and no others, in the cluster to which a member's name leads."""
+        for name in self._speaking_of(member, cluster):
+            self.apart[name].pop(cluster, None)
+        # A member may say another cluster each time.
+        others = list(self.apart.pop(member, {}).items())
+        if kept := [*others, *([(cluster, jobs)] if jobs else [])]:
+            self.apart[member] = dict(kept[-CLUSTERS_MAX:])
+
+    def set_apart_nowhere_else(self, member: str, cluster: str) -> None:
+        """Forget what was set apart in other clusters to which a member's name led: it was declared lost."""
+        if member in self.apart:
+            self.apart[member] = {each: jobs for each, jobs in self.apart[member].items() if each == cluster}
+
+    def _speaking_of(self, member: str, cluster: str) -> list[str]:
+        """Return by which names jobs may be set apart in a cluster: by this one, or one that leads elsewhere now.
+
+        A name that still leads there is to find by itself that they are mended: any member may say that it does.
+        """
+        others = {name for name, other in self.members.items() if other.uid in ("", cluster)} - {member}
+        return [name for name in self.apart if name not in others]
+
+    def note_swept(self, member: str, unlisted: Collection[str], unseen: Mapping[str, str]) -> None:
+        """Note that a member was swept, but for what it has of the kinds that could not be listed then: in the hub, or
+        in the member, each with why.
+        """
+        due, before = self.unswept.pop(member, 0), self.unseen.pop(member, {})
+        # What it had was known before it stopped to list a kind.
+        left = {kind: (due or before[kind][0], why) for kind, why in unseen.items() if due or kind in before}
+        self.unseen |= {member: left} if left else {}
+        for kind in self.unlisted.keys() - set(unlisted) - unseen.keys():
+            self.unlisted[kind].discard(member)
+        self.unlisted = {kind: members for kind, members in self.unlisted.items() if members}
+
+    def begin_again(self) -> None:
+        """Offer nothing before each member was swept once more, by whichever cluster its name leads to."""
+        self.has_to_sweep(self.members)
+        self.swept.clear()
+
+    def leave(self, name: str) -> None:
+        """Forget a member that is none any more."""
+        self.unswept.pop(name, None)
+        for due in self.unlisted.values():
+            due.discard(name)
+        for known in (self.apart, self.unseen, self.unended):
+            known.pop(name, None)
+
+    def note_lost(self, noted: Mapping[str, str], *, set_back: bool) -> set[str]:
+        """Note which members were declared lost, and when; return those that were not yet: they are to be swept.
+
+        ``set_back``: the hub's cluster was since they were read last, and what is noted now may come from its backup.
+        """
+        before, self.lost = self.lost, noted
+        if set_back:
+            self.lost_once = {name: when for name, when in noted.items() if before.get(name) != when}
+        return noted.keys() - before.keys()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is known that may run in any member, but of kinds that could not be listed: ``knows_all_of``."""
+        return self.unswept.keys() <= self._lost_now
+
+    def knows_all_of(self, kind: str) -> bool:
+        """Return whether all is known that may run in any member of one kind."""
+        seen = not any(kind in kinds for name, kinds in self.unseen.items() if name not in self._lost_now)
+        return seen and self.complete and kind not in self.unlisted
+
+    def left_in(self, job: JobName, came_after: int) -> dict[str, str]:
+        """Return the members, each with why, in which something may run of one job that no record speaks of.
+
+        ``came_after``: how many ``sweeps_due`` there had been when it was created. Of a member that answers, and so is
+        swept in a moment, nothing needs to be said.
+        """
+        lost = self._lost_now
+        unswept = {name for name, due in self.unswept.items() if due > came_after} - lost
+        unlisted = self.unlisted.get(job[0], set()) - lost if self.unlisted_at.get(job[0], 0) > came_after else set()
+        left = {name: self._why_unswept(name) for name in unswept | unlisted}
+        left |= {HUB: _UNLISTED} if unlisted and not any(left.values()) else {}
+        for name in self.unseen.keys() - unswept - lost:
+            due, why = self.unseen[name].get(job[0], (0, ""))
+            left |= {name: f"{_UNSEEN}: {why}"} if due > came_after else {}
+        for name in self.apart.keys() - lost:
+            left |= self._apart_by(name, job)
+        return left
+
+    def _apart_by(self, name: str, job: JobName) -> dict[str, str]:
+        found = {cluster: jobs[job] for cluster, jobs in self.apart[name].items() if job in jobs}
+        now = self.members[name].uid if name in self.members else ""
+        if now in found or not found:
+            return {name: found[now]} if found else {}
+        cluster, why = next(iter(found.items()))
+        return {name: f"{why}, in the cluster {cluster}, to which its name led before"}
+
+    def _why_unswept(self, name: str) -> str:
+        member = self.members.get(name)
+        if member is None or member.health.failure:
+            return _UNSWEPT
+        if member.health.unusable:
+            return f"{_UNUSABLE}: {member.health.unusable}"
+        return f"{_UNENDED}: {self.unended[name]}" if name in self.unended else ""
+
+    @property
+    def _lost_now(self) -> set[str]:
+        return {name for name, when in self.lost.items() if self.lost_once.get(name) != when}
