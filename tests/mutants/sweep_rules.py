@@ -11,7 +11,7 @@ SWEEP_MUTANTS: Final = (
         "P4",
         "jobs of a kind that a member did not list when it was swept are not offered",
         "webhook/fleet/swept.py",
-        "if due > came_after else {}\n",
+        "if time > came_after else {}\n",
         "if False else {}\n",
         f"{UNIT}/test_swept_but_for_one_kind.py -k from_before",
     ),

@@ -60,7 +60,7 @@ class Hub:
         self.kinds = {each.feed: each for kind in kinds.values() if kind.dispatchable for each in kind.every_version}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
         self.fleet, self._home = Fleet(api, reached, clock), Home(api)
-        self.fleet.swept.has_to_sweep(reached)
+        self.fleet.swept.make_due(reached)
         self._rng = rng
         self._own = watching.OwnJobsFeed(api, self.kinds.values(), self._changed, rng=rng)
         self._propagations = watching.PropagationFeed(api, self._propagation_changed, rng=rng)
@@ -136,7 +136,7 @@ class Hub:
     def join(self, name: str, api: Api) -> Member:
         """Take in a new member, which is swept before anything is offered (rule P4)."""
         member = self.fleet.members[name] = Member(name, api, hides_neighbours=self._hides_neighbours)
-        self.fleet.swept.has_to_sweep([name])
+        self.fleet.swept.make_due([name])
         if self._dead_man is not None:
             self._dead_man.join(name)
         self._begin(member)
@@ -233,7 +233,7 @@ class Hub:
         set_back = self._lost_read_since != self.fleet.set_backs
         self._lost_read_since = self.fleet.set_backs
         for name in self.fleet.swept.note_lost(noted, set_back=set_back):
-            self.fleet.swept.has_to_sweep({name} & self.fleet.members.keys())
+            self.fleet.swept.make_due({name} & self.fleet.members.keys())
             log.warning("fleet.lost", member=name)
 
     def _look_again(self) -> None:
@@ -252,7 +252,7 @@ class Hub:
             which = (kind, new.namespace, new.name)
             if (job := self._jobs.get(which)) is None:
                 job = self._jobs[which] = FleetJob(self.fleet, self.kinds[kind], new.namespace, new.name)
-                job.own.came_after = 0 if listed else self.fleet.swept.sweeps_due
+                job.own.came_after = 0 if listed else self.fleet.swept.times_due
             job.own.is_shown(new.job)
             if new.untouched and not (self._suspends or self._propagations_changed):
                 job.rests_until = asyncio.get_running_loop().time() + REST_SECONDS

@@ -126,10 +126,10 @@ class Roster:
         self._hub.fleet.unjoined = named - self._hub.fleet.members.keys()
         if not self._started:
             # A cluster that cannot be reached may have gangs all the same.
-            self._hub.fleet.swept.has_to_sweep(named - self._hub.fleet.members.keys() - self._late)
+            self._hub.fleet.swept.make_due(named - self._hub.fleet.members.keys() - self._late)
             self._hub.fleet.members_known = self._started = True
-        for name in self._hub.fleet.swept.unswept.keys() - named:
-            del self._hub.fleet.swept.unswept[name]
+        for name in self._hub.fleet.swept.due.keys() - named:
+            del self._hub.fleet.swept.due[name]
 
     @property
     def _late(self) -> set[str]:

@@ -70,7 +70,7 @@ class Sweeper:
         """Sweep a member for ever; sooner again while all offers wait for it, and what it had is on its way out."""
         while True:
             await attempt(partial(self._sweep_shown, member))
-            waited_for = member.name in self._swept.unswept and not member.health.failure
+            waited_for = member.name in self._swept.due and not member.health.failure
             await asyncio.sleep(SWEEP_AGAIN_SECONDS if waited_for else SWEEP_SECONDS)
 
     async def _sweep_shown(self, member: Member) -> None:
@@ -118,11 +118,11 @@ class Sweeper:
         swept.set_apart(name, cluster, left | apart | unsettled)
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
-            swept.note_swept_cluster(name, cluster)
+            swept.note_cluster(name, cluster)
             if wanted:
                 await self._note_swept(member, cluster, unlisted, unseen)
             else:
-                swept.note_swept(name, unlisted, unseen)
+                swept.note_done(name, unlisted, unseen)
                 self._delayed.pop(name, None)
         if not member.knows_permits or member.health.trouble:
             await member.check()
@@ -184,14 +184,14 @@ class Sweeper:
                 return
             self._swept.set_apart_nowhere_else(member.name, cluster)
         if set_backs == self._fleet.set_backs:
-            self._swept.note_swept(member.name, unlisted, unseen)
+            self._swept.note_done(member.name, unlisted, unseen)
             self._delayed.pop(member.name, None)
             log.info("fleet.swept", member=member.name, but_for=sorted(unseen))
             self._on_swept()
 
     def _sweep_wanted(self, member: Member) -> tuple[int, str] | None:
         """Return since when a member has to be swept before anything is offered, in whatever form; None: it is."""
-        if member.name not in self._swept.unswept:
+        if member.name not in self._swept.due:
             return None
         return self._fleet.set_backs, self._swept.lost.get(member.name, "")
 
@@ -217,7 +217,7 @@ class Sweeper:
         apart = (kind.feed, namespace, name) in self._swept.apart_in(member.name, cluster)
         # A kind that is listed only now is settled as all was after the start.
         apart |= kind.feed in self._swept.unlisted or kind.feed in self._swept.unseen.get(member.name, ())
-        swept = self._swept.is_swept(member.name, cluster) and not apart
+        swept = self._swept.is_done(member.name, cluster) and not apart
         complete = self._fleet.members_known and self._swept.knows_all_of(kind.feed)
         verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete and not apart)
         if verdict is Verdict.ADOPT and dispatch is not None and _is_over(kind, own, copy, dispatch):

@@ -24,13 +24,13 @@ class Swept:
 
     members: Mapping[str, Member]
     """Of the hub, as they are now."""
-    unswept: dict[str, int] = field(default_factory=dict)
+    due: dict[str, int] = field(default_factory=dict)
     """Members to be swept before anything is offered (rule P4), but for those that were declared lost; each with its
-    ``sweeps_due`` then: jobs that came after it have nothing there, and need not wait."""
-    sweeps_due: int = 0
-    """How often members came to be swept."""
-    swept: dict[str, list[str]] = field(default_factory=dict)
-    """The clusters that were, by the names that led to them; of each name the last few."""
+    ``times_due`` then: jobs that came after it have nothing there, and need not wait."""
+    times_due: int = 0
+    """How often members came to be due."""
+    clusters: dict[str, list[str]] = field(default_factory=dict)
+    """Those that were swept, by the names that led to them; of each name the last few."""
     lost: Mapping[str, str] = field(default_factory=dict)
     """Members that were declared lost, and when: nothing is offered to them until they are swept."""
     lost_once: Mapping[str, str] = field(default_factory=dict)
@@ -39,9 +39,9 @@ class Swept:
     """By kind that could not be listed when members were swept: those to be swept again before a job of it is offered
     that may have been there by then."""
     unlisted_at: dict[str, int] = field(default_factory=dict)
-    """By kind its ``sweeps_due`` when it could not be listed last."""
+    """By kind its ``times_due`` when it could not be listed last."""
     unseen: dict[str, Mapping[str, tuple[int, str]]] = field(default_factory=dict)
-    """By member that was swept the kinds that it did not list then, each with its ``sweeps_due`` and why: jobs of that
+    """By member that was swept the kinds that it did not list then, each with its ``times_due`` and why: jobs of that
     kind wait until it does, but for those that came later. They keep no other kind waiting."""
     unended: dict[str, str] = field(default_factory=dict)
     """By member why its last sweep did not come to an end."""
@@ -50,30 +50,30 @@ class Swept:
     a copy that two sweeps could not settle, or of which pods or room are left there and no copy: they are offered to
     nobody before a sweep of that cluster has found all of that mended and gone. They keep no other gang waiting."""
 
-    def has_to_sweep(self, members: Iterable[str]) -> None:
+    def make_due(self, members: Iterable[str]) -> None:
         """Offer no job that is there by now before these members were swept."""
-        self.sweeps_due += 1
-        self.unswept |= dict.fromkeys(members, self.sweeps_due)
+        self.times_due += 1
+        self.due |= dict.fromkeys(members, self.times_due)
 
     def note_unlisted(self, kinds: Collection[str]) -> None:
         """Note which kinds cannot be listed in the hub now: each member is swept again for them when they can."""
         self.unlisted |= {kind: set(self.members) for kind in kinds}
-        self.unlisted_at |= dict.fromkeys(kinds, self.sweeps_due)
+        self.unlisted_at |= dict.fromkeys(kinds, self.times_due)
 
-    def is_swept(self, member: str, cluster: str) -> bool:
+    def is_done(self, member: str, cluster: str) -> bool:
         """Return whether a member was swept, and this is the cluster that was (rule P5).
 
         Where its name has come to lead to another cluster, that one alone waits: it may never let itself be swept.
         """
-        return member not in self.unswept and cluster in self.swept.get(member, ())
+        return member not in self.due and cluster in self.clusters.get(member, ())
 
-    def note_swept_cluster(self, member: str, cluster: str) -> None:
+    def note_cluster(self, member: str, cluster: str) -> None:
         """Note which cluster was swept by the name of a member; the one before so many others is to be swept again.
 
         A member may say another one each time.
         """
-        others = [each for each in self.swept.get(member, ()) if each != cluster]
-        self.swept[member] = [*others, cluster][-CLUSTERS_MAX:]
+        others = [each for each in self.clusters.get(member, ()) if each != cluster]
+        self.clusters[member] = [*others, cluster][-CLUSTERS_MAX:]
 
     def apart_in(self, member: str, cluster: str) -> dict[JobName, str]:
         """Return which jobs are set apart, and why, in the cluster to which a member's name leads."""
@@ -104,13 +104,13 @@ class Swept:
         others = {name for name, other in self.members.items() if other.uid in ("", cluster)} - {member}
         return [name for name in self.apart if name not in others]
 
-    def note_swept(self, member: str, unlisted: Collection[str], unseen: Mapping[str, str]) -> None:
+    def note_done(self, member: str, unlisted: Collection[str], unseen: Mapping[str, str]) -> None:
         """Note that a member was swept, but for what it has of the kinds that could not be listed then: in the hub, or
         in the member, each with why.
         """
-        due, before = self.unswept.pop(member, 0), self.unseen.pop(member, {})
+        time, before = self.due.pop(member, 0), self.unseen.pop(member, {})
         # What it had was known before it stopped to list a kind.
-        left = {kind: (due or before[kind][0], why) for kind, why in unseen.items() if due or kind in before}
+        left = {kind: (time or before[kind][0], why) for kind, why in unseen.items() if time or kind in before}
         self.unseen |= {member: left} if left else {}
         for kind in self.unlisted.keys() - set(unlisted) - unseen.keys():
             self.unlisted[kind].discard(member)
@@ -118,14 +118,14 @@ class Swept:
 
     def begin_again(self) -> None:
         """Offer nothing before each member was swept once more, by whichever cluster its name leads to."""
-        self.has_to_sweep(self.members)
-        self.swept.clear()
+        self.make_due(self.members)
+        self.clusters.clear()
 
     def leave(self, name: str) -> None:
         """Forget a member that is none any more."""
-        self.unswept.pop(name, None)
-        for due in self.unlisted.values():
-            due.discard(name)
+        self.due.pop(name, None)
+        for members in self.unlisted.values():
+            members.discard(name)
         for known in (self.apart, self.unseen, self.unended):
             known.pop(name, None)
 
@@ -142,7 +142,7 @@ class Swept:
     @property
     def complete(self) -> bool:
         """Whether all is known that may run in any member, but of kinds that could not be listed: ``knows_all_of``."""
-        return self.unswept.keys() <= self._lost_now
+        return self.due.keys() <= self._lost_now
 
     def knows_all_of(self, kind: str) -> bool:
         """Return whether all is known that may run in any member of one kind."""
@@ -152,17 +152,17 @@ class Swept:
     def left_in(self, job: JobName, came_after: int) -> dict[str, str]:
         """Return the members, each with why, in which something may run of one job that no record speaks of.
 
-        ``came_after``: how many ``sweeps_due`` there had been when it was created. Of a member that answers, and so is
+        ``came_after``: how many ``times_due`` there had been when it was created. Of a member that answers, and so is
         swept in a moment, nothing needs to be said.
         """
         lost = self._lost_now
-        unswept = {name for name, due in self.unswept.items() if due > came_after} - lost
+        unswept = {name for name, time in self.due.items() if time > came_after} - lost
         unlisted = self.unlisted.get(job[0], set()) - lost if self.unlisted_at.get(job[0], 0) > came_after else set()
-        left = {name: self._why_unswept(name) for name in unswept | unlisted}
+        left = {name: self._why_due(name) for name in unswept | unlisted}
         left |= {HUB: _UNLISTED} if unlisted and not any(left.values()) else {}
         for name in self.unseen.keys() - unswept - lost:
-            due, why = self.unseen[name].get(job[0], (0, ""))
-            left |= {name: f"{_UNSEEN}: {why}"} if due > came_after else {}
+            time, why = self.unseen[name].get(job[0], (0, ""))
+            left |= {name: f"{_UNSEEN}: {why}"} if time > came_after else {}
         for name in self.apart.keys() - lost:
             left |= self._apart_by(name, job)
         return left
@@ -175,7 +175,7 @@ class Swept:
         cluster, why = next(iter(found.items()))
         return {name: f"{why}, in the cluster {cluster}, to which its name led before"}
 
-    def _why_unswept(self, name: str) -> str:
+    def _why_due(self, name: str) -> str:
         member = self.members.get(name)
         if member is None or member.health.failure:
             return _UNSWEPT

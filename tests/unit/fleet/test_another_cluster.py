@@ -40,7 +40,7 @@ async def test_another_cluster_by_the_name_of_a_member_is_offered_nothing_before
         shared = world.running_hub.fleet
         shared.members["a"].reach(others.members["c"].cluster.api(HUB_ACCOUNT))
         await world.hub.cluster.create(pytorch_job(runtime="600s"))
-        while len(shared.swept.swept["a"]) < 2:
+        while len(shared.swept.clusters["a"]) < 2:
             assert dispatch_of(await world.hub.get(*SEED) or {}).phase is DispatchPhase.NOWHERE
             await asyncio.sleep(0.02)
         await world.until(lambda: runs_there(others), 15)

@@ -27,7 +27,7 @@ async def test_what_comes_after_a_kind_was_listed_late_waits_for_no_member(late:
 
         world.own.request = asked  # type: ignore[method-assign]
         await asyncio.sleep(60)
-        assert not world.running_hub.fleet.swept.unswept, "each was swept"
+        assert not world.running_hub.fleet.swept.due, "each was swept"
         if fault == "silent":
             world.links["b"].freeze()
         else:

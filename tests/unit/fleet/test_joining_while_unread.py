@@ -43,7 +43,7 @@ async def test_a_file_of_a_cluster_that_never_answers_stops_nobody_though_it_cam
             await whole.hub.patch("Job", "train", suspend(plain_job, False))
             await asyncio.sleep(120)
             said = dispatch_of(await whole.hub.get("Job", "train") or {}).elsewhere
-            assert await whole.places("Job", "train") == ["a"], (said, again.hub.fleet.swept.unswept)
+            assert await whole.places("Job", "train") == ["a"], (said, again.hub.fleet.swept.due)
         finally:
             for task in running:
                 task.cancel()

@@ -26,7 +26,7 @@ async def test_jobs_of_a_kind_that_was_listed_late_do_not_wait_for_a_member_that
 
         world.own.request = asked  # type: ignore[method-assign]
         await asyncio.sleep(60)
-        assert not world.running_hub.fleet.swept.unswept, "each was swept"
+        assert not world.running_hub.fleet.swept.due, "each was swept"
         world.links["b"].freeze()
         await asyncio.sleep(30)
         failing = False

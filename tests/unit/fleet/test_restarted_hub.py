@@ -71,7 +71,7 @@ async def test_what_comes_later_is_not_offered_to_a_member_that_was_not_swept_ye
     """Whatever of another time bears its name there is found first."""
     async with fleet("a", "b") as world:
         await asyncio.sleep(5)
-        world.running_hub.fleet.swept.has_to_sweep(["a"])
+        world.running_hub.fleet.swept.make_due(["a"])
         await world.hub.cluster.create(plain_job("since", runtime="600s"))
 
         async def runs() -> bool:

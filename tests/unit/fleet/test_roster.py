@@ -406,12 +406,12 @@ async def test_a_hub_that_starts_with_a_file_that_is_refused_follows_the_others_
         async with world(tmp_path, "a", "b") as it:
             await it.whole.until(lambda: joined(it, "b"), 20)
             await asyncio.sleep(10)
-            assert "b" not in it.hub.fleet.swept.unswept
-            assert "a" in it.hub.fleet.swept.unswept, "it may have gangs"
+            assert "b" not in it.hub.fleet.swept.due
+            assert "a" in it.hub.fleet.swept.due, "it may have gangs"
             (tmp_path / "a").write_text(kubeconfig("a"))
             await it.whole.until(lambda: joined(it, "a"), 20)
             await asyncio.sleep(10)
-            assert "a" not in it.hub.fleet.swept.unswept
+            assert "a" not in it.hub.fleet.swept.due
     assert [each["event"] for each in logs if "member a" in each.get("error", "")] == ["fleet.kubeconfig_refused"]
 
 
@@ -420,10 +420,10 @@ async def test_a_file_that_was_refused_at_the_start_and_is_gone_is_waited_for_no
     (tmp_path / "b").write_text(kubeconfig("b"))
     async with world(tmp_path, "a", "b") as it:
         await asyncio.sleep(10)
-        assert "a" in it.hub.fleet.swept.unswept
+        assert "a" in it.hub.fleet.swept.due
         (tmp_path / "a").unlink()
         await asyncio.sleep(10)
-        assert "a" not in it.hub.fleet.swept.unswept
+        assert "a" not in it.hub.fleet.swept.due
 
 
 async def test_credentials_that_name_no_time_end_nothing_of_the_hub(tmp_path: Path) -> None:

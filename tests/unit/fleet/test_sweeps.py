@@ -39,12 +39,12 @@ async def test_a_sweep_that_is_under_way_when_the_hub_is_set_back_does_not_count
             return found
 
         monkeypatch.setattr(member, "leftovers", set_back)
-        shared.swept.has_to_sweep("a")
+        shared.swept.make_due("a")
         await meanwhile.wait()
         await asyncio.sleep(0.1)
-        assert shared.swept.unswept.keys() == {"a", "b"}
+        assert shared.swept.due.keys() == {"a", "b"}
         await asyncio.sleep(10)
-        assert not shared.swept.unswept
+        assert not shared.swept.due
 
 
 async def test_a_copy_that_goes_after_a_sweep_has_listed_it_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ async def test_permits_that_were_on_their_way_when_their_hub_was_set_back_reach_
         world.start()
 
         async def swept() -> bool:
-            return not world.running_hub.fleet.swept.unswept
+            return not world.running_hub.fleet.swept.due
 
         await world.until(swept)
         assert len(held) == 2
@@ -190,7 +190,7 @@ async def test_a_member_that_answers_slowly_is_asked_for_copies_of_all_kinds_at_
         began = asyncio.get_running_loop().time()
 
         async def swept() -> bool:
-            return not world.running_hub.fleet.swept.unswept
+            return not world.running_hub.fleet.swept.due
 
         await world.until(swept)
         kinds = len(world.running_hub.kinds)

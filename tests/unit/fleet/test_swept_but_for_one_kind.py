@@ -109,7 +109,7 @@ async def test_a_member_that_lists_no_kind_is_not_swept() -> None:
         without(world, "b", "/apis/")
         await asyncio.sleep(60)
         assert await world.places("Job", "train") == []
-        assert "b" in world.running_hub.fleet.swept.unswept
+        assert "b" in world.running_hub.fleet.swept.due
 
 
 def without(world: Fleet, member: str, word: str) -> Callable[[], None]:

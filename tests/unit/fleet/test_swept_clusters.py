@@ -16,15 +16,15 @@ async def test_after_a_set_back_none_was_swept_to_which_a_name_led_before() -> N
     async with fleet("a") as world, fleet("b", "c") as others:
         await asyncio.sleep(5)
         shared = world.running_hub.fleet
-        (before,) = shared.swept.swept["a"]
+        (before,) = shared.swept.clusters["a"]
         shared.members["a"].reach(others.members["c"].cluster.api(HUB_ACCOUNT))
         await asyncio.sleep(20)
-        assert len(shared.swept.swept["a"]) == 2
+        assert len(shared.swept.clusters["a"]) == 2
         shared.begin_again(1)
         await asyncio.sleep(20)
-        (now,) = shared.swept.swept["a"]
-        assert shared.swept.is_swept("a", now)
-        assert not shared.swept.is_swept("a", before)
+        (now,) = shared.swept.clusters["a"]
+        assert shared.swept.is_done("a", now)
+        assert not shared.swept.is_done("a", before)
 
 
 async def test_an_offered_copy_in_a_cluster_that_was_not_swept_by_that_name_is_written_to() -> None:

@@ -51,7 +51,7 @@ async def test_of_clusters_that_a_name_led_to_only_the_last_few_are_kept() -> No
         counted = map(str, itertools.count())
         says(world, "a", lambda: next(counted))
         await asyncio.sleep(600)
-        swept = world.running_hub.fleet.swept.swept
+        swept = world.running_hub.fleet.swept.clusters
         assert len(swept["a"]) == CLUSTERS_MAX
         assert int(swept["a"][-1]) > 100, "the last ones"
         assert len(swept["b"]) == 1

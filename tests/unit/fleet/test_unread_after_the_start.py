@@ -34,7 +34,7 @@ async def test_jobs_of_other_kinds_are_offered_when_a_member_joins_again_with_a_
         await asyncio.sleep(5)
         await world.hub.patch("Job", "train", suspend(plain_job, False))
         await world.until(lambda: world.places("Job", "train"), 60)
-        assert not world.running_hub.fleet.swept.unswept
+        assert not world.running_hub.fleet.swept.due
         assert await world.places("PyTorchJob", "runs") == ["a"], "nothing is decided without its record"
 
 

@@ -1,7 +1,7 @@
 """What all jobs of one hub share: its members, and what is known of them."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -106,7 +106,7 @@ class Fleet:
         """Return what may yet be asked for such a job, each with why it is not now: silent members, and names of which
         this process has not come to use the credentials.
         """
-        labels_of, strange = self.set_up.labels_of, self.swept.unswept.keys() - self.members.keys()
+        labels_of, strange = self.set_up.labels_of, self.swept.due.keys() - self.members.keys()
         late = dict.fromkeys(self.silent, _SILENT) | dict.fromkeys(strange, _NO_MEMBER)
         late = {name: why for name, why in late.items() if not propagation.why_not(name, labels_of(name))}
         never = self.swept.lost.keys() | self.set_up.left_out(namespace, queue, late).keys()

@@ -218,7 +218,7 @@ class FleetJob:
             look = ahead[name] if name in ahead else await self._look(name)
             why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                if self._fleet.swept.is_swept(name, look.sight.cluster):
+                if self._fleet.swept.is_done(name, look.sight.cluster):
                     return Target(name, look.sight.cluster, look.object is None)
                 continue
             self._refusals[name] = why

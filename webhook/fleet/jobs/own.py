@@ -57,7 +57,7 @@ class OwnJob:
         self.known: dict[str, Any] | None = None
         """As a watch has shown it, or as it was when an offer or a grant was stored on it."""
         self.came_after = 0
-        """How many ``sweeps_due`` of the fleet there had been when it was created; 0: it may have been there before."""
+        """How many ``times_due`` of ``Swept`` there had been when it was created; 0: it may have been there before."""
         self._records, self.statuses = Unstored(), Unstored()
 
     def is_shown(self, job: dict[str, Any] | None) -> None:
