@@ -1,7 +1,7 @@
 """What all jobs of one hub share: its members, and what is known of them."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -84,6 +84,11 @@ class Fleet:
         if name not in self.members:
             raise NoAnswer(f"{name} is no longer a member")
         return self.members[name]
+
+    async def see_clusters(self, members: Iterable[str]) -> None:
+        """Ask these members which clusters they are; who does not answer is the one that it was."""
+        asked = [self.members[name].cluster() for name in members]
+        await asyncio.gather(*asked, return_exceptions=True)
 
     def tried(self, failed: Collection[FailedIn]) -> set[str]:
         """Return the members that have had their try with a gang that has failed there."""

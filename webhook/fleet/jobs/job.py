@@ -199,7 +199,10 @@ class FleetJob:
         if self._uncounted:
             self._refusals[HUB] = self._uncounted
             return None
-        candidates = self._candidates(dispatch)
+        if (candidates := self._candidates(dispatch)) <= self._fleet.tried(dispatch.failed):
+            # All have had their try, or a name has just been given to another cluster.
+            await self._fleet.see_clusters(candidates)
+            candidates = self._candidates(dispatch)
         self._never = bool(candidates) and candidates <= self.choice.never and not self._fleet.silent
         paused = self.choice.pauses.at(asyncio.get_running_loop().time())
         self._refusals, candidates = {**paused, **self._refusals}, candidates - paused.keys()

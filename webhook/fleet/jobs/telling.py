@@ -146,8 +146,7 @@ class Telling:
         if sight is not None:
             if sight.cluster != dispatch.cluster:
                 # Two names may just have been swapped, and the other not have been asked since.
-                answers = [member.cluster() for member in self._fleet.members.values()] if self.due(CHANGED) else []
-                await asyncio.gather(*answers, return_exceptions=True)
+                await self._fleet.see_clusters(self._fleet.members if self.due(CHANGED) else ())
                 if self.due(CHANGED) and not await self._names.new_name(dispatch, sight):
                     await self.hourly(CHANGED, lambda now: changed(self._kind, job, dispatch, now))
             return
