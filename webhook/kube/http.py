@@ -176,14 +176,14 @@ class HttpApi:
             if method == "GET":
                 raise
             raise errors.Unavailable(0, "TooLong", error.message, outcome_unknown=True) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, UnicodeError) as error:
             raise _unanswered(error, is_write=method != "GET") from error
 
     def _note_date(self, date: str) -> None:
         try:
             self._on_date(parsedate_to_datetime(date).timestamp())
-        except ValueError:
-            # Some proxies send none.
+        except (ValueError, OverflowError):
+            # Some proxies send none, and anybody may send a year of twenty digits.
             return
 
     async def watch(self, path: str, *, query: Mapping[str, str], idle_seconds: float) -> AsyncGenerator[bytes, None]:
@@ -215,7 +215,7 @@ class HttpApi:
                 return response
             async with response:
                 raise refusal(response.status, await _read_at_most(response, PAGE_BYTES_MAX), is_write=False)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, UnicodeError) as error:
             raise _unanswered(error, is_write=False) from error
 
     async def close(self) -> None:
@@ -236,7 +236,10 @@ class HttpApi:
 
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
         text = self._server + quote(path, safe="/:@,%")
-        return URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
+        try:
+            return URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
+        except ValueError as error:
+            raise _unanswered(error, is_write=False) from error
 
 
 async def _read_at_most(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
@@ -257,6 +260,8 @@ def _unanswered(error: Exception, *, is_write: bool) -> errors.Unavailable:
     message = str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorError):
         message = f"cannot connect to the API server at {error.host}:{error.port}: {in_words(error.os_error)}"
+    elif isinstance(error, UnicodeError):
+        message = f"cannot connect to the API server: no host can have its name: {error}"
     return errors.Unavailable(0, reason, message, outcome_unknown=is_write and not never_sent)
 
 

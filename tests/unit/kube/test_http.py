@@ -215,6 +215,16 @@ async def test_a_write_that_found_no_server_was_not_applied() -> None:
         assert not caught.value.outcome_unknown
 
 
+@pytest.mark.parametrize("host", ["m..example.org", f"{64 * 'a'}.example.org", "m\\example.org"])
+async def test_a_host_that_cannot_be_is_one_that_does_not_answer(host: str) -> None:
+    api = HttpApi(f"http://{host}", new_session(False, "tutti-test"))
+    with pytest.raises(errors.Unavailable):
+        await api.request("GET", "/x")
+    with pytest.raises(errors.Unavailable):
+        await anext(api.watch("/x", query={}, idle_seconds=5))
+    await api.close()
+
+
 # -- credentials ----------------------------------------------------------------------------------------------------
 
 
@@ -395,7 +405,13 @@ async def test_a_watch_that_is_left_closes_its_connection(api: HttpApi, server: 
 async def test_each_answer_says_what_time_it_is(server: Server) -> None:
     told: list[float] = []
     api = HttpApi(server.url, new_session(False, "tutti-test"), on_date=told.append)
-    for date in ("Wed, 21 Oct 2015 07:28:00 GMT", "no date at all"):
+    odd = (
+        "no date at all",
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 2026 99999999999999999999:00:00 GMT",
+        "Mon, 01 Jan 2026 00:00:00 +99999999999999",
+    )
+    for date in ("Wed, 21 Oct 2015 07:28:00 GMT", *odd):
 
         async def handler(request: web.Request, date: str = date) -> web.Response:
             return web.Response(text="{}", headers={"Date": date})

@@ -104,7 +104,7 @@ def _account(document: Mapping[str, Any]) -> Account:
     account = Account(
         server=_server(cluster.get("server")),
         authority=_pem(cluster, "certificate-authority-data", "CERTIFICATE"),
-        server_name=_line(cluster, "tls-server-name"),
+        server_name=_server_name(cluster),
         token=_line(user, "token"),
         certificate=_pem(user, "client-certificate-data", "CERTIFICATE"),
         key=_pem(user, "client-key-data", "PRIVATE KEY"),
@@ -137,16 +137,34 @@ def _server(written: object) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise _Wrong(where, None, "is not an address", fix) from error
-    if parts.username is not None or parts.query or parts.fragment or not written.isprintable():
+    if parts.username is not None or parts.query or parts.fragment or not written.isprintable() or "\\" in written:
         raise _Wrong(where, None, "is not just an address", fix)
     if parts.scheme != "https":
         seen = written if host else None
         raise _Wrong(where, seen, "is not https: anybody on the way could read the credentials", fix)
     if not host:
         raise _Wrong(where, None, "is not just an address", fix)
+    if not _may_be_a_host(host):
+        raise _Wrong(where, written, "names no host that can be: each part of a name has 1 to 63 characters", fix)
     if host.startswith(("169.254.", "fe80:")):
         raise _Wrong(where, written, "is a link-local address, which is a cloud's metadata service and no cluster", fix)
     return written.rstrip("/")
+
+
+def _server_name(cluster: Mapping[str, Any]) -> str:
+    name = _line(cluster, "tls-server-name")
+    if not _may_be_a_host(name):
+        raise _Wrong("cluster.tls-server-name", None, "cannot be a host's name", "give the name in its certificate")
+    return name
+
+
+def _may_be_a_host(name: str) -> bool:
+    """Return whether a name can be looked up, or asked for by TLS: each of its parts has 1 to 63 characters."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _line(body: Mapping[str, Any], key: str) -> str:

@@ -52,6 +52,10 @@ HOSTILE: dict[str, tuple[Edit, str]] = {
     "a file as server": (lambda d, c, u: c.update(server="file:///etc/passwd"), "is not https"),
     "a cloud's metadata": (lambda d, c, u: c.update(server="https://169.254.169.254/"), "link-local"),
     "credentials in the address": (lambda d, c, u: c.update(server="https://me:pw@m.example.org"), "not just"),
+    "an empty part of a name": (lambda d, c, u: c.update(server="https://m..example.org"), "1 to 63 characters"),
+    "a long part of a name": (lambda d, c, u: c.update(server=f"https://{64 * 'a'}.example.org"), "1 to 63 characters"),
+    "a backslash": (lambda d, c, u: c.update(server="https://m\\example.org"), "not just"),
+    "a server name that cannot be": (lambda d, c, u: c.update({"tls-server-name": ".m"}), "tls-server-name"),
     "a proxy": (lambda d, c, u: c.update({"proxy-url": "http://proxy:3128"}), "proxy"),
     "impersonation": (lambda d, c, u: u.update({"as": "system:admin"}), "impersonate"),
     "groups": (lambda d, c, u: u.update({"as-groups": ["system:masters"]}), "impersonate"),
@@ -105,6 +109,12 @@ def test_a_kubeconfig_with_a_token_is_taken() -> None:
     account = read(edited(lambda d, c, u: None), "member m")
     assert (account.server, account.token) == ("https://m.example.org:6443", "abc.def")
     assert "CERTIFICATE" in account.authority
+
+
+@pytest.mark.parametrize("host", ["m.example.org.", "[::1]", "10.0.0.1", "m_1", "bücher.example", 63 * "a"])
+def test_a_host_that_may_be_is_taken(host: str) -> None:
+    written = edited(lambda d, c, u: c.update({"server": f"https://{host}:6443", "tls-server-name": host.strip("[]")}))
+    assert read(written, "member m").server == f"https://{host}:6443"
 
 
 def test_a_kubeconfig_with_a_key_pair_is_taken() -> None:
