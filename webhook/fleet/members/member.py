@@ -114,8 +114,8 @@ class Member:
 
     def stop(self) -> None:
         """Ask nothing more: its hub ends, or no longer follows it."""
-        self.cluster.stop()
-        self._ledger.stop()
+        for read in (self.cluster, self._ledger):
+            read.stop(NoAnswer(f"{self.name} is no longer asked"))
 
     async def close(self) -> None:
         """Release its connection."""

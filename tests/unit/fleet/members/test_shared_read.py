@@ -52,3 +52,16 @@ async def test_who_gives_up_does_not_take_the_answer_from_others() -> None:
     await asyncio.sleep(0.5)
     hasty.cancel()
     assert await patient == 0
+
+
+async def test_who_waits_for_a_read_that_is_stopped_is_told_so_and_goes_on() -> None:
+    shared = SharedRead(Counter())
+    first = asyncio.create_task(shared())
+    await asyncio.sleep(0.5)
+    late, cancelled = (asyncio.create_task(shared()) for _ in range(2))
+    await asyncio.sleep(0)
+    shared.stop(OSError("no longer asked"))
+    cancelled.cancel()
+    told = await asyncio.gather(first, late, cancelled, return_exceptions=True)
+    assert [str(each) for each in told[:2]] == ["no longer asked"] * 2
+    assert isinstance(told[2], asyncio.CancelledError)
