@@ -130,8 +130,10 @@ class DeadMan:
 
     async def _forget(self, names: set[str]) -> None:
         """End the notes of former members whose gangs left by other ways than being given up: nothing else would."""
-        for name in sorted(names):
-            known = self._known[name]
+        for name, known in [(name, self._known[name]) for name in sorted(names)]:
+            if self._known[name] is not known:
+                # It joined again while the note of another one was ended.
+                continue
             when = known.note[0]
             if when and name not in await lost.noted(self._fleet.api):
                 await lost.came_back(self._fleet.api, name, when, lost.SILENT)

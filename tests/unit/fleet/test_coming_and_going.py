@@ -129,6 +129,38 @@ async def test_a_name_that_is_back_while_its_note_is_ended_hears_the_hub() -> No
         assert not world.running_hub.fleet.silent
 
 
+async def test_a_member_that_is_back_while_the_note_of_another_is_ended_hears_the_hub() -> None:
+    async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
+        await starts_in_a(world)
+        request, back = world.own.request, asyncio.Event()
+
+        async def b_joins_meanwhile(method: str, path: str, **how: Any) -> bytes:
+            if method == "PATCH" and path.endswith(SILENT) and b"remove" in how["body"] and not back.is_set():
+                # The note of a is ended: meanwhile b, which had gone too, is back.
+                back.set()
+                joins(world, "b")
+            return await request(method, path, **how)
+
+        world.own.request = b_joins_meanwhile  # type: ignore[method-assign]
+        leaves(world, "a")
+        await asyncio.sleep(2 * RENEW_SECONDS)
+        world.running_hub.join("c", world.members["a"].cluster.api(HUB_ACCOUNT))
+
+        async def followed() -> bool:
+            return all(job.own.record.member != "a" for job in world.running_hub._jobs.values())
+
+        await world.until(followed, REST_SECONDS + 30)
+        assert not back.is_set(), "b has to go before the note of a is ended"
+        leaves(world, "b")
+        await asyncio.wait_for(back.wait(), REST_SECONDS + 3 * RENEW_SECONDS)
+        with capture_logs() as logs:
+            await asyncio.sleep(60)
+        assert "fleet.broken" not in {each["event"] for each in logs}
+        assert not world.running_hub.fleet.silent
+        await world.hub.cluster.create(pytorch_job("next", runtime="6000s"))
+        await runs_in(world, 3, 3)
+
+
 async def test_a_member_that_was_taken_away_without_gangs_is_not_noted() -> None:
     async with fleet("a", "b", silent_hub_seconds=PATIENCE) as world:
         await starts_in_a(world)
