@@ -58,6 +58,7 @@ def _moment(claim: object) -> float | None:
 def _of_certificate(pem: str) -> Validity | None:
     try:
         certificate = x509.load_pem_x509_certificate(pem.encode())
-    except ValueError:
+        return Validity(certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp())
+    except (ValueError, x509.InvalidVersion):
+        # OpenSSL takes more than can be read here.
         return None
-    return Validity(certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp())
