@@ -91,8 +91,8 @@ class Hub:
             on_swept=self._look_again,
         )
         self._driven: dict[JobName, asyncio.Task[None]] = {}
-        self._copies: dict[str, JobName] = {}
-        """Of which job each copy in a member is, by the copy's uid."""
+        self._copies: dict[str, dict[str, JobName]] = {}
+        """Of which job each copy in a member is, by the member and the copy's uid."""
         self._woken: dict[JobName, list[Callable[[], bool]]] = {}
         """Jobs of which something was shown while they were looked at, and whether the look has read it."""
         self._unreadable: set[JobName] = set()
@@ -149,6 +149,7 @@ class Hub:
         self.fleet.swept.leave(name)
         self.fleet.silent.discard(name)
         self._sweeper.leave(name)
+        self._copies.pop(name, None)
         left = self.fleet.members.pop(name)
         left.stop()
         left.health.leave()
@@ -162,10 +163,12 @@ class Hub:
     async def _follow(self, member: Member) -> None:
         """Watch and sweep one member."""
         await self._named.wait()
+        copies = self._copies[member.name] = {}
         woken = partial(self._wake_waiting, member.name)
         watches = [*watching.ledger(member, woken, name=member.name, rng=self._rng)]
+        changed = partial(self._copy_changed, copies)
         watches += watching.copies(
-            member, self.kinds.values(), self.fleet.uid, self._copy_changed, name=member.name, rng=self._rng
+            member, self.kinds.values(), self.fleet.uid, changed, name=member.name, rng=self._rng
         )
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._sweeper.keep_swept(member), name=f"{member.name} sweep")
@@ -269,20 +272,21 @@ class Hub:
             )
         self._propagations_changed = True
 
-    def _copy_changed(self, kind: str, old: Seen | None, new: Seen | None) -> None:
+    def _copy_changed(self, copies: dict[str, JobName], kind: str, old: Seen | None, new: Seen | None) -> None:
         changed = new or old
         assert changed is not None
         which = (kind, changed.namespace, changed.name)
         if old is not None:
-            self._copies.pop(old.uid, None)
+            copies.pop(old.uid, None)
         if new is not None:
-            self._copies[new.uid] = which
+            copies[new.uid] = which
         if (job := self._jobs.get(which)) is not None:
             self._wake(which, partial(job.knows, old, new))
 
     def _wake_waiting(self, member: str, came: frozenset[str], went: frozenset[str]) -> None:
         """Look at the gangs that wait for a reservation in a member to come or to go, or that may find room there."""
-        known = [self._copies[uid] for uid in came if uid in self._copies]
+        copies = self._copies.get(member, {})
+        known = [copies[uid] for uid in came if uid in copies]
         if not went and len(known) == len(came):
             for which in sorted(known):
                 self._wake(which)
