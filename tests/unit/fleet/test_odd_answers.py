@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from tests.unit.fleet.clusters import NAMESPACE, Fleet, fleet, plain_job
 from webhook.core.notation import names
@@ -279,3 +280,24 @@ async def test_a_long_refusal_is_told_with_its_end() -> None:
         await world.until(lambda: world.places("Job", "train"))
         (said,) = dispatch_of(await world.hub.get("Job", "train") or {}).elsewhere
         assert re.fullmatch(r"a says 422 Invalid: spec.template: .* \.\.\. .*: field is immutable on Thursdays", said)
+
+
+@pytest.mark.parametrize("said", ["running", ["running"], 5])
+async def test_a_copy_whose_status_is_no_object_breaks_no_step_of_its_job(said: Any) -> None:
+    async with fleet("a") as world:
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        await world.until(lambda: world.places("Job", "train"))
+        await asyncio.sleep(10)
+        link = world.links["a"]
+        honest = link.request
+
+        async def request(method: str, path: str, **how: Any) -> bytes:
+            answer = await honest(method, path, **how)
+            if method == "GET" and path.endswith("/jobs/train"):
+                return orjson.dumps({**orjson.loads(answer), "status": said})
+            return answer
+
+        link.request = request  # type: ignore[method-assign]
+        with capture_logs() as logs:
+            await asyncio.sleep(130)
+        assert "fleet.job_broken" not in {each["event"] for each in logs}

@@ -13,6 +13,7 @@ from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.member import Look
 from webhook.fleet.members.shown import ending, ends_strangely, shown
 from webhook.jobs.kinds.kind import JobKind
+from webhook.untyped import paths
 
 SHOWN_SECONDS: Final = 1.0
 """From one status that is shown to the next, and from the permit to the first."""
@@ -52,7 +53,7 @@ class Showing:
             return inf
         copy = found.sight.copy
         # How it ends is shown when it has, and is known not to run again elsewhere: a Job cannot take that back.
-        if copy is None or copy.finished or ending(found.object.get("status") or {}):
+        if copy is None or copy.finished or ending(paths.find_mapping(found.object, ("status",))):
             return inf
         # A copy that was not started yet has nothing to show.
         if copy.uid != dispatch.copy_uid or not copy.permitted or (copy.suspended and not job.get("status")):
