@@ -9,7 +9,7 @@ from webhook.jobs.kinds.kind import JobKind
 
 
 class Proving:
-    """What one process has gathered of it, for one gang."""
+    """What one process has gathered of it at its last look, for one gang."""
 
     def __init__(self) -> None:
         self._proof: Proof | None = None
@@ -17,13 +17,11 @@ class Proving:
     async def complete(self, member: Member, which: tuple[JobKind, str, str], dispatch: Dispatch, sight: Sight) -> bool:
         """Take what was seen after the recall as the first piece, ask for the others; return whether all are there.
 
-        ``which`` is (kind, namespace, name). Raises NoAnswer.
+        Each time from the beginning: the member may have been restored from a backup since the last. ``which`` is
+        (kind, namespace, name). Raises NoAnswer.
         """
-        so_far, copy = self._proof, sight.copy
-        if so_far is None or (so_far.cluster, so_far.copy_uid) != (dispatch.cluster, dispatch.copy_uid):
-            so_far = proof.begun(dispatch)
-        if so_far.wanted is Evidence.COPY:
-            so_far = self._proof = so_far.found(gone=copy is None or copy.uid != dispatch.copy_uid)
+        copy = sight.copy
+        so_far = self._proof = proof.begun(dispatch).found(gone=copy is None or copy.uid != dispatch.copy_uid)
         if so_far.wanted is Evidence.COPY:
             return False
         while so_far.wanted is not Evidence.COMPLETE:
