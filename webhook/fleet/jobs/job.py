@@ -486,8 +486,7 @@ class FleetJob:
         shows_its_end = copy.finished and status.finished(self._kind, job) is not None
         if shows_its_end:
             # Its controller may have counted on since: what is deleted is what was shown.
-            with contextlib.suppress(Invalid):
-                await self._showing.report(job, found)
+            await self._showing.report_last(job, found)
         await member.delete(self._kind, self.namespace, self.name, copy, as_read=shows_its_end)
 
     async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, found: Look) -> HubStep:

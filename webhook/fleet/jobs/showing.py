@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.fleet.sight import Sight
-from webhook.errors import ApiError
+from webhook.errors import ApiError, Invalid
 from webhook.fleet.jobs.own import OwnJob
 from webhook.fleet.jobs.telling import Telling
 from webhook.fleet.members.member import Look
@@ -68,6 +68,19 @@ class Showing:
         """Show the status of the copy that was found; return the job as it is then. Raises ApiError."""
         told = self._told(job, found)
         return job if told is None else await self.store(job, told)
+
+    async def report_last(self, job: dict[str, Any], found: Look | None) -> None:
+        """Show what was counted since the end was shown, unless that is refused. Raises ApiError where it may be not.
+
+        Nothing waits for it: the end is shown already.
+        """
+        if (told := self._told(job, found)) is None:
+            return
+        try:
+            await self._own.write_status(job, told)
+        except ApiError as error:
+            if not error.status or not (isinstance(error, Invalid) or self._own.statuses.is_refused):
+                raise
 
     async def store(self, job: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
         """Show a status; return the job as it is then. Raises ApiError."""
