@@ -9,7 +9,9 @@ import orjson
 import pytest
 from prometheus_client import REGISTRY
 
+from tests.unit.controllers.stage import KUEUE
 from tests.unit.fleet.clusters import Fleet, fleet, plain_job, reconciler, webhook
+from tests.unit.fleet.test_hub_quota import events_of
 from webhook.commands.show.dispatched import lines
 from webhook.config import Config
 from webhook.core.fleet.dispatch import DispatchPhase
@@ -20,6 +22,7 @@ from webhook.fleet.members.copies import dispatch_of
 from webhook.fleet.members.leader import LATE_SECONDS, Leader
 from webhook.fleet.sweeping import SWEEP_SECONDS
 from webhook.jobs.kinds.registry import KINDS
+from webhook.kube.api import MERGE_PATCH
 
 pytestmark = pytest.mark.virtual_time
 LEASE_SECONDS = Config().lease.lease_seconds
@@ -123,6 +126,32 @@ async def test_a_member_whose_ledger_is_gone_is_shown_too() -> None:
         await world.members["a"].admin.request("DELETE", path)
         await asyncio.sleep(2 * SWEEP_SECONDS)
         assert shown() == 1
+
+
+async def test_a_gang_that_its_member_has_stopped_is_not_taken_from_it_for_one_that_nobody_leads() -> None:
+    async with whose_reconciler_ends("b") as (world, runs):
+        await runs.aclose()
+        await asyncio.sleep(SEEN_SECONDS + 60)
+        await world.hub.cluster.create(plain_job("train", runtime="6000s"))
+
+        async def is_in_b() -> bool:
+            return await world.places("Job", "train") == ["b"]
+
+        await world.until(is_in_b)
+        await asyncio.sleep(10)
+        before = (await world.members["b"].get("Job", "train") or {})["metadata"]["uid"]
+        path = f"/apis/{KUEUE}/clusterqueues/research"
+        for policy, seconds in (("HoldAndDrain", 60), ("None", 30)):
+            change = orjson.dumps({"spec": {"stopPolicy": policy}})
+            await world.members["b"].admin.request("PATCH", path, body=change, content_type=MERGE_PATCH)
+            await asyncio.sleep(seconds)
+        told = [each["message"] for each in await events_of(world, "LeavesMember")]
+        dispatch = dispatch_of(await world.hub.get("Job", "train") or {})
+        there = await world.members["b"].get("Job", "train")
+        assert not told, told
+        assert (dispatch.phase, dispatch.member) == (DispatchPhase.GRANTED, "b"), dispatch
+        assert there is not None
+        assert there["metadata"]["uid"] == before
 
 
 def index(**lease: Any) -> dict[str, Any]:

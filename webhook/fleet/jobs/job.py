@@ -279,7 +279,7 @@ class FleetJob:
                     not self.choice.moves(dispatch.member, others) and await self._stays(dispatch, found, age, others)
                 )
                 return [] if waits else self.choice.in_turn(dispatch.member, others, told_no=True)
-        return self.choice.in_turn(dispatch.member, candidates)
+        return self.choice.in_turn(dispatch.member, candidates - answer_not if dispatch.holds else candidates)
 
     async def _stays(self, dispatch: Dispatch, found: Look, age: float, members: set[str]) -> bool:
         """Hear the member that has the offer, which answers; return whether it is to keep it."""
