@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.fleet.clusters import Fleet, fleet, pytorch_job, suspend
+from tests.unit.fleet.clusters import Fleet, fleet, plain_job, pytorch_job, suspend
 from tests.unit.fleet.test_hub import SEED, runs_in
+from tests.unit.fleet.test_hub_quota import events_of
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.sight import Copy
 from webhook.core.fleet.steps import why_recalled
+from webhook.errors import Forbidden, Unavailable
 from webhook.fleet.members.copies import dispatch_of
 
 pytestmark = pytest.mark.virtual_time
@@ -78,3 +80,34 @@ COPY = Copy("copy", "2", "hub", "job", Offer(1, 1), permitted=False)
 def test_each_state_of_a_copy_by_which_a_gang_is_recalled_has_its_words(copy: dict[str, Any] | None, why: str) -> None:
     seen = None if copy is None else replace(COPY, **copy)
     assert why_recalled(GRANTED, seen) == why
+
+
+async def test_a_creation_that_was_refused_before_is_not_told_as_why_a_permit_was_lost() -> None:
+    async with fleet("a") as world:
+        await asyncio.sleep(10)
+        honest, creations, permits, since = world.links["a"].request, 0, 0, 0.0
+
+        async def request(method: str, path: str, **how: Any) -> bytes:
+            nonlocal creations, permits, since
+            now = asyncio.get_running_loop().time()
+            if method == "POST" and path.endswith("/jobs") and creations < 2:
+                creations += 1
+                raise Forbidden(403, "Forbidden", "no creations on Thursdays")
+            if method == "PATCH" and path.endswith("/jobs/train"):
+                since = since or now
+                if now < since + 45:
+                    permits += 1
+                    raise Unavailable(0, "ConnectionReset", "connection reset by peer")
+            return await honest(method, path, **how)
+
+        world.links["a"].request = request  # type: ignore[method-assign]
+        await world.hub.cluster.create(plain_job(runtime="6000s"))
+        said = set()
+        for _ in range(180):
+            await asyncio.sleep(0.5)
+            said.add(dispatch_of(await world.hub.get("Job", "train") or {}).waits)
+        told = [each["message"] for each in await events_of(world, "LeavesMember")]
+        assert creations == 2
+        assert permits
+        wrong = [each for each in (*said, *told) if "its permit (403 Forbidden: no creations" in each]
+        assert not wrong, (wrong, await world.places("Job", "train"))

@@ -284,7 +284,7 @@ class FleetJob:
     async def _stays(self, dispatch: Dispatch, found: Look, age: float, members: set[str]) -> bool:
         """Hear the member that has the offer, which answers; return whether it is to keep it."""
         now, copy = asyncio.get_running_loop().time(), found.sight.copy
-        told = Waits(self._refusal.words(dispatch.offer))
+        told = Waits(self._refusal.words(dispatch))
         if age < LOOKED_AT_SECONDS:
             # Soon its member says why it waits, which no watch shows.
             self.look_at_seconds = now + max(0.0, TOLD_SECONDS - age)
@@ -309,7 +309,7 @@ class FleetJob:
     ) -> HubStep:
         copy, member = None if found is None else found.sight.copy, self._fleet.members.get(dispatch.member)
         kind, namespace, name = self._kind, self.namespace, self.name
-        if step in REPEATED and self._refused(dispatch).rests(dispatch.offer, asyncio.get_running_loop().time()):
+        if step in REPEATED and self._refused(dispatch).rests(dispatch, asyncio.get_running_loop().time()):
             step = HubStep.NOTHING
         try:
             match step:
@@ -380,6 +380,7 @@ class FleetJob:
     def _watches(self, dispatch: Dispatch) -> HubStep:
         """Look again when its member shows what it does with a copy as it was just written; or says why it waits."""
         self.waits_for = ""
+        self._refusal.over()
         if dispatch.phase is DispatchPhase.OFFERED:
             now = asyncio.get_running_loop().time()
             self.waits_for, self._offered, self.look_at_seconds = dispatch.member, (dispatch, now), now + TOLD_SECONDS
@@ -401,7 +402,7 @@ class FleetJob:
         record = self.own.record
         # What was only offered is offered to another member at once, if there is one; once its permit is refused, the
         # member gives the room back in time, and is asked after the others then.
-        self._refused(record).heard(record.offer, refused, asyncio.get_running_loop().time())
+        self._refused(record).heard(record, refused, asyncio.get_running_loop().time())
 
     def _refused(self, dispatch: Dispatch) -> Refusal:
         return self._leaving.refusal if dispatch.phase is DispatchPhase.RECALLED else self._refusal

@@ -57,7 +57,7 @@ class Leaving:
         copy = None if found is None or found.sight.copy is None else found.sight.copy
         stands = copy is not None and copy.uid == dispatch.copy_uid
         if stands and copy is not None and not copy.deleting:
-            if refused := self.refusal.words(dispatch.offer):
+            if refused := self.refusal.words(dispatch):
                 return f"refuses to delete its copy ({refused}), and is asked again every {REFUSED_SECONDS:.0f} s"
             return ""
         if now >= self._ask_at:

@@ -3,7 +3,7 @@
 from math import inf
 from typing import Final
 
-from webhook.core.fleet.dispatch import NO_OFFER, Dispatch, DispatchPhase, Offer
+from webhook.core.fleet.dispatch import Dispatch, DispatchPhase, Offer
 from webhook.core.fleet.sight import Copy
 
 REFUSED_SECONDS: Final = 5.0
@@ -14,23 +14,28 @@ class Refusal:
     """The last refusal of one gang's copy."""
 
     def __init__(self) -> None:
-        self._offer: Offer = NO_OFFER
+        self._of: tuple[Offer, DispatchPhase] | None = None
+        """The offer, and the phase by which the copy was to be created, permitted or deleted."""
         self._words = ""
         self._until = -inf
 
-    def heard(self, offer: Offer, words: str, now: float) -> None:
-        """Note that the copy of an offer was refused at this loop time."""
-        self._offer, self._words, self._until = offer, words, now + REFUSED_SECONDS
+    def heard(self, dispatch: Dispatch, words: str, now: float) -> None:
+        """Note that what a record asks for was refused at this loop time."""
+        self._of, self._words, self._until = (dispatch.offer, dispatch.phase), words, now + REFUSED_SECONDS
 
-    def words(self, offer: Offer) -> str:
-        """Return what was said of an offer; nothing where its copy was not refused."""
-        return self._words if offer == self._offer else ""
+    def over(self) -> None:
+        """Note that the member has taken what it had refused."""
+        self._of = None
+
+    def words(self, dispatch: Dispatch) -> str:
+        """Return what was said of what a record asks for; nothing where that was not refused."""
+        return self._words if (dispatch.offer, dispatch.phase) == self._of else ""
 
     def of_permit(self, dispatch: Dispatch, copy: Copy | None) -> str:
         """Return how the member refuses the permit of a granted copy; nothing where it does not."""
         granted = dispatch.phase is DispatchPhase.GRANTED and copy is not None and copy.uid == dispatch.copy_uid
-        return self.words(dispatch.offer) if granted and copy is not None and not copy.permitted else ""
+        return self.words(dispatch) if granted and copy is not None and not copy.permitted else ""
 
-    def rests(self, offer: Offer, now: float) -> bool:
-        """Return whether it is too early to try the offer once more."""
-        return offer == self._offer and now < self._until
+    def rests(self, dispatch: Dispatch, now: float) -> bool:
+        """Return whether it is too early to try once more what a record asks for."""
+        return (dispatch.offer, dispatch.phase) == self._of and now < self._until
