@@ -1,4 +1,4 @@
-"""What must hold of a gang that has failed in its member: when it leaves."""
+"""What must hold of a gang that has ended in its member, above all of one that has failed: when it leaves."""
 
 from typing import Final
 
@@ -12,5 +12,13 @@ FAILURE_MUTANTS: Final = (
         "        if hears and not left_in:\n",
         "        if hears:\n",
         f"{UNIT}/fleet/test_failed_beside_an_unlisted_member.py",
+    ),
+    Mutant(
+        "F",
+        "what has ended well is shown though it was stopped meanwhile",
+        "webhook/core/fleet/steps.py",
+        "    if wish.stopped and copy is not None",
+        "    if False and copy is not None",
+        f"{UNIT}/core/fleet/test_steps.py",
     ),
 )

@@ -61,6 +61,8 @@ class Wish:
     """Uid of the hub's job."""
     runs: bool
     """Its queue has given it a slot, and it has neither ended nor been stopped or deleted."""
+    stopped: bool = False
+    """It does not run because it was stopped, and for no other reason: it may go on."""
 
 
 def next_step(
@@ -179,6 +181,9 @@ def _offered(wish: Wish, dispatch: Dispatch, sight: Sight | None, *, moves: bool
 
 def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterFailure, *, moves: bool) -> HubStep:
     copy = sight.copy
+    if wish.stopped and copy is not None and copy.uid == dispatch.copy_uid and _ended_well(copy):
+        # It was stopped too late, as while its member was silent: it would run once more when it goes on.
+        return HubStep.REPORT
     if not wish.runs or copy is None or copy.uid != dispatch.copy_uid or copy.given_up:
         return HubStep.RECALL
     if copy.failed and after_failure is AfterFailure.MOVE:
@@ -200,6 +205,11 @@ def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterF
         # The member gave the room back before the permit came.
         return HubStep.RECALL
     return HubStep.PERMIT if copy.version == dispatch.copy_version else HubStep.GRANT
+
+
+def _ended_well(copy: Copy) -> bool:
+    """Return whether a copy has ended by itself, and well: one that failed before it was stopped may be tried again."""
+    return copy.finished and not (copy.failed or copy.suspended or copy.given_up)
 
 
 def is_written_first(dispatch: Dispatch, sight: Sight | None) -> bool:

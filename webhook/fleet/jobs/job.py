@@ -48,7 +48,7 @@ from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.stopped import Stopped
 from webhook.fleet.jobs.telling import Telling
-from webhook.fleet.members.copies import copy_made, is_stopped, stops_nobody, why_over, why_unwanted
+from webhook.fleet.members.copies import copy_made, is_stopped, stops_nobody, why_over, why_unwanted, wish_of
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused
 from webhook.fleet.members.seen import News, Seen, news
 from webhook.fleet.members.shown import cleared
@@ -132,7 +132,7 @@ class FleetJob:
         found = self._failed.look(dispatch, found)
         sight = None if found is None else found.sight
         job = await self._showing.without_strange_end(job, dispatch, sight)
-        wish = Wish(self._fleet.uid, paths.find(job, ("metadata", "uid")), not why_unwanted(self._kind, job))
+        wish = wish_of(self._kind, job, self._fleet.uid)
         self.look_at_seconds = min(self.look_at_seconds, await self.telling.held_up(job, dispatch, sight))
         self._applying.look(self._fleet.propagations, job)
         self._queue, self._uncounted = queue_label(job, self._kind) or "", self._fleet.why_uncounted(job)

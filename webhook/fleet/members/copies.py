@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from webhook.core.fleet.dispatch import NO_OFFER, NOWHERE, Dispatch, Offer
 from webhook.core.fleet.permit import permits
 from webhook.core.fleet.sight import Copy
+from webhook.core.fleet.steps import Wish
 from webhook.core.fleet.text import decode, offer_of
 from webhook.core.notation import names
 from webhook.dialects.field import is_subdomain
@@ -100,6 +101,12 @@ def why_unwanted(kind: JobKind, job: Mapping[str, Any]) -> str:
 def is_stopped(kind: JobKind, job: Mapping[str, Any]) -> bool:
     """Return whether a job of the hub is suspended there, and may go on."""
     return not why_over(kind, job) and kind.suspend is not None and paths.find(job, kind.suspend) is True
+
+
+def wish_of(kind: JobKind, job: Mapping[str, Any], hub: str) -> Wish:
+    """Return what a hub of this uid wants of a job."""
+    uid = paths.find(job, ("metadata", "uid"))
+    return Wish(hub, uid, not why_unwanted(kind, job), stopped=is_stopped(kind, job))
 
 
 def stops_nobody(copy: Mapping[str, Any] | None) -> bool:

@@ -37,12 +37,23 @@ def test_nothing_is_made_or_granted_where_its_controller_would_take_somebody_els
         assert why_not(wish, taken) == "has another JobSet with this name"
 
 
+def test_what_has_ended_well_is_shown_before_it_leaves_though_it_was_stopped_meanwhile() -> None:
+    for sight in sights():
+        copy = None if sight is None else sight.copy
+        if copy is None or copy.uid != GRANTED.copy_uid:
+            continue
+        ended_well = copy.finished and not (copy.failed or copy.suspended or copy.given_up)
+        for stopped in (False, True):
+            wish = Wish("hub", "job", runs=False, stopped=stopped)
+            step = next_step(wish, GRANTED, sight, moves=False, complete=True)
+            assert step is (HubStep.REPORT if stopped and ended_well else HubStep.RECALL), copy
+
+
 def test_nothing_is_done_in_a_member_by_a_record_that_was_not_read_after_it() -> None:
     steps = set[HubStep]()
-    for dispatch, sight, runs, moves, after in product(
-        DISPATCHES, sights(), (False, True), (False, True), AfterFailure
-    ):
-        step = next_step(Wish("hub", "job", runs), dispatch, sight, moves=moves, complete=True, after_failure=after)
+    wishes = [Wish("hub", "job", runs=True), *(Wish("hub", "job", False, stopped) for stopped in (False, True))]
+    for dispatch, sight, wish, moves, after in product(DISPATCHES, sights(), wishes, (False, True), AfterFailure):
+        step = next_step(wish, dispatch, sight, moves=moves, complete=True, after_failure=after)
         steps.add(step)
         assert step not in IN_THE_MEMBER or not is_written_first(dispatch, sight), (dispatch, sight)
     assert steps == set(HubStep) - {HubStep.FOLLOW}

@@ -53,7 +53,7 @@ class Job:
 
     @property
     def wish(self) -> Wish:
-        return Wish(HUB, self.uid, self.runs and not self.over)
+        return Wish(HUB, self.uid, self.runs and not self.over, stopped=not (self.runs or self.over))
 
 
 @dataclass
