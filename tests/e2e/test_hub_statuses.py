@@ -85,3 +85,13 @@ def test_a_status_that_is_refused_as_it_is_can_be_shown(admin: Kubectl, what: st
     taken, answer = patch_status(admin, "train", dict(shows))
     assert taken == 200, answer
     assert cleared(JOB, admin.get("job", "train")) is None
+
+
+def test_a_job_that_was_suspended_too_late_takes_its_end(admin: Kubectl) -> None:
+    admin.create(job("train", 4, pod_template(), managedBy=names.HUB_MANAGER))
+    assert patch_status(admin, "train", RUNS)[0] == 200
+    admin("patch", "job", "train", '--patch={"spec": {"suspend": true}}')
+    shows = shown(JOB, admin.get("job", "train"), ended())
+    assert shows is not None
+    taken, answer = patch_status(admin, "train", dict(shows))
+    assert taken == 200, answer
