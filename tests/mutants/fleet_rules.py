@@ -46,7 +46,7 @@ FLEET_MUTANTS: Final = (
     Mutant(
         "P1",
         "what a job refers to comes before its permit",
-        "webhook/fleet/jobs/job.py",
+        "webhook/fleet/jobs/own_copy.py",
         "        lacks = await bring(self._fleet, self._kind, job, dispatch, found) if",
         "        lacks = () if",
         f"{UNIT}/fleet/jobs/dependencies/test_dependencies.py",

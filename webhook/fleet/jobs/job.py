@@ -38,17 +38,17 @@ from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
 from webhook.fleet.jobs.asking.refusal import Refusal
 from webhook.fleet.jobs.cluster_names import ClusterNames
-from webhook.fleet.jobs.dependencies.bringing import bring
 from webhook.fleet.jobs.events import QUEUE_MISSING, queue_missing
 from webhook.fleet.jobs.fleet import Fleet, told_of
 from webhook.fleet.jobs.granted import Granted
 from webhook.fleet.jobs.leaving import Leaving
 from webhook.fleet.jobs.own import OwnJob
+from webhook.fleet.jobs.own_copy import OwnCopy
 from webhook.fleet.jobs.proving import Proving
 from webhook.fleet.jobs.showing import Showing
 from webhook.fleet.jobs.stopped import Stopped
 from webhook.fleet.jobs.telling import Telling
-from webhook.fleet.members.copies import copy_made, is_stopped, stops_nobody, why_over, why_unwanted, wish_of
+from webhook.fleet.members.copies import is_stopped, stops_nobody, why_over, why_unwanted, wish_of
 from webhook.fleet.members.member import Look, Member, NoAnswer, Refused
 from webhook.fleet.members.seen import News, Seen, news
 from webhook.fleet.members.shown import cleared
@@ -57,7 +57,6 @@ from webhook.fleet.policies.propagation import Applying
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import queue_label
-from webhook.untyped import paths
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +104,9 @@ class FleetJob:
         self._failed, self.telling = Failed(fleet, self.names), Telling(fleet, kind, namespace, self.names)
         self._granted = Granted(self._refusal, self._failed, self._stopped)
         self._showing = Showing(kind, self.own, self.telling)
+        self._copy = OwnCopy(
+            fleet, kind, namespace, name, last_read=self.last_read, showing=self._showing, telling=self.telling
+        )
 
     async def step(self) -> HubStep:
         """Look, and take one step; NOTHING when there is none, or a watch will show what comes of it.
@@ -317,7 +319,7 @@ class FleetJob:
                     return await self._offer(job, dispatch, copy, target)
                 case HubStep.WITHDRAW:
                     await self.own.write(job, dispatch.withdrawn(why_unwanted(kind, job)))
-                    await self._leave(dispatch, copy)
+                    await self._copy.leave(dispatch, copy)
                 case HubStep.CREATE:
                     if await self._create(job, dispatch):
                         return self._watches(dispatch)
@@ -339,13 +341,13 @@ class FleetJob:
                     job = await self._showing.report(job, found)
                     if why_unwanted(kind, job):
                         ended = recalled(dispatch, copy, f"it has ended in {dispatch.member}")
-                        await self._delete(await self.own.write(job, ended), dispatch, found)
+                        await self._copy.delete(await self.own.write(job, ended), dispatch, found)
                 case HubStep.RECALL | HubStep.FAIL_OVER:
                     why = await self._why_recalled(job, dispatch, copy)
                     leaves = recalled(dispatch, None if is_stopped(kind, job) else copy, why, self._failed.noted)
-                    await self._delete(await self.own.write(job, leaves), dispatch, found)
+                    await self._copy.delete(await self.own.write(job, leaves), dispatch, found)
                 case HubStep.DELETE:
-                    await self._delete(job, dispatch, found)
+                    await self._copy.delete(job, dispatch, found)
                 case HubStep.PROVE if member is not None and found is not None:
                     return await self._prove(job, member, dispatch, found)
                 case _:
@@ -374,7 +376,7 @@ class FleetJob:
         self.choice.offered()
         creates = self._create(job, offered) if target.empty else asyncio.sleep(0, False)
         # If nothing could be created the deletion ends by itself: it is of the copy as it was read.
-        created, _ = await asyncio.gather(creates, self._leave(dispatch, copy))
+        created, _ = await asyncio.gather(creates, self._copy.leave(dispatch, copy))
         return self._watches(offered) if created else HubStep.OFFER
 
     def _watches(self, dispatch: Dispatch) -> HubStep:
@@ -451,44 +453,12 @@ class FleetJob:
             self.telling.said(noted)
         return job
 
-    async def _leave(self, before: Dispatch, copy: Copy | None) -> None:
-        """Delete the copy of an offer that is over, as it was read: it may yet take the room that another waits for.
-
-        A member that does not answer is swept when it does.
-        """
-        if copy is not None and copy.offer == before.offer and not (copy.permitted or copy.deleting):
-            with contextlib.suppress(NoAnswer):
-                member = self._fleet.member(before.member)
-                await member.delete(self._kind, self.namespace, self.name, copy, as_read=True)
-
     async def _create(self, job: dict[str, Any], dispatch: Dispatch) -> bool:
-        """Create the copy of an offer that is stored, where nothing of its name was seen; return whether it was.
-
-        Raises NoAnswer.
-        """
         spares = len(self._candidates(dispatch)) > 1 and not self.choice.stops_others
-        made = copy_made(self._kind, job, self._fleet.uid, dispatch, stops_nobody=spares)
-        return self.last_read.wrote(await self._fleet.member(dispatch.member).create(self._kind, made))
+        return await self._copy.create(job, dispatch, stops_nobody=spares)
 
     async def _permit(self, job: Mapping[str, Any], dispatch: Dispatch, found: Look | None) -> bool:
-        """Permit a copy whose grant is stored; return whether it was still as granted. Raises ApiError, NoAnswer."""
-        member, uid = self._fleet.member(dispatch.member), paths.find(job, ("metadata", "uid"))
-        asks = self._applying.policy.brings or self._fleet.unread
-        lacks = await bring(self._fleet, self._kind, job, dispatch, found) if asks else ()
-        if (written := await member.permit(self._kind, self.namespace, self.name, uid, dispatch)) is not None:
-            await self.telling.where(job, dispatch, lacks)
-        return self.last_read.wrote(written)
-
-    async def _delete(self, job: dict[str, Any], dispatch: Dispatch, found: Look | None) -> None:
-        """Delete the copy of a gang whose recall is stored. Raises NoAnswer."""
-        copy, member = None if found is None else found.sight.copy, self._fleet.member(dispatch.member)
-        if copy is None or copy.uid != dispatch.copy_uid or copy.deleting:
-            return
-        shows_its_end = copy.finished and status.finished(self._kind, job) is not None
-        if shows_its_end:
-            # Its controller may have counted on since: what is deleted is what was shown.
-            await self._showing.report_last(job, found)
-        await member.delete(self._kind, self.namespace, self.name, copy, as_read=shows_its_end)
+        return await self._copy.permit(job, dispatch, found, brings=self._applying.policy.brings)
 
     async def _prove(self, job: dict[str, Any], member: Member, dispatch: Dispatch, found: Look) -> HubStep:
         if not await self._proving.complete(member, (self._kind, self.namespace, self.name), dispatch, found.sight):
