@@ -255,7 +255,7 @@ def test_a_spark_application_runs_whole_in_a_member_and_no_pod_of_it_in_the_hub(
         assert "is immutable" in world.hub.refused("patch", SPARK, "train", "--type=merge", patch)
 
     # By what that operator writes then, the job has not ended.
-    says(world.hub, {"applicationState": {"state": "SUBMISSION_FAILED", "errorMessage": "failed to run spark-submit"}})
+    says(world.hub, {"applicationState": {"state": "FAILED", "errorMessage": "failed to run spark-submit"}})
     shows(world, "RUNNING")
     assert "OperatorInHub" in [each["reason"] for each in world.hub.items("events")]
     stays(lambda: len(pods_of(member)) == 3, 10, what="it runs on")

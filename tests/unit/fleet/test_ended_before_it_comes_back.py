@@ -49,7 +49,7 @@ async def test_a_copy_runs_on_whose_record_was_lost_though_an_operator_in_the_hu
         await says(world.members["a"], "RUNNING")
         await asyncio.sleep(10)
         await lose(world, "a")
-        await says(world.hub, "SUBMISSION_FAILED")
+        await says(world.hub, "FAILED")
         await asyncio.sleep(60)
         assert await runs(world, "a")
         assert await state(world.hub) == "RUNNING"

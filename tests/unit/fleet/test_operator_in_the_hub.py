@@ -26,7 +26,7 @@ SPARK = Resource(
     "sparkoperator.k8s.io", "v1beta2", "sparkapplications", KIND, status=True, generation=True, custom=True
 )
 QUEUE = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/research"
-STATES = ("FAILED", "SUBMISSION_FAILED", "COMPLETED")
+STATES = ("FAILED", "COMPLETED")
 
 
 def application() -> dict[str, Any]:
@@ -226,3 +226,18 @@ async def test_a_job_that_has_ended_in_its_member_stays_ended(end: str) -> None:
         await asyncio.sleep(120)
         assert await world.empty(KIND)
         assert (await record(world)).phase is DispatchPhase.NOWHERE
+
+
+async def test_a_submission_that_is_tried_again_is_no_end() -> None:
+    async with sparks("a") as world:
+        await world.hub.cluster.create(application())
+        await world.until(lambda: runs(world, "a"))
+        await says(world.members["a"], "SUBMISSION_FAILED", submissionAttempts=1)
+        await asyncio.sleep(20)
+        assert await runs(world, "a")
+        assert (await record(world)).phase is DispatchPhase.GRANTED
+        await says(world.members["a"], "SUBMITTED", submissionAttempts=2)
+        await says(world.hub, "SUBMISSION_FAILED")
+        await asyncio.sleep(5)
+        assert await state(world.hub) == "SUBMITTED"
+        assert await runs(world, "a")

@@ -297,7 +297,8 @@ SPARK: Final = JobKind(
     suspend=parse("spec.suspend"),
     deadline_seconds=None,
     succeeded=(Signal(path=parse("status.applicationState.state"), values=("COMPLETED",)),),
-    failed=(Signal(path=parse("status.applicationState.state"), values=("FAILED", "SUBMISSION_FAILED")),),
+    # After SUBMISSION_FAILED its operator submits it again, or says FAILED.
+    failed=(Signal(path=parse("status.applicationState.state"), values=("FAILED",)),),
     active=(
         Signal(
             path=parse("status.applicationState.state"),

@@ -28,3 +28,10 @@ def test_a_job_that_has_failed_says_what_its_controller_says_of_that(name, statu
     assert found.startswith(failure)
     assert bool(found) is bool(failure)
     assert len(found) <= 300
+
+
+@pytest.mark.parametrize(("state", "finished"), [("SUBMISSION_FAILED", None), ("FAILED", "Failed")])
+def test_a_spark_application_that_may_be_submitted_again_has_not_ended(state, finished):
+    job = record_of(load("sparkapplication") | {"status": {"applicationState": {"state": state}}})
+    assert job.finished == finished
+    assert not job.active
