@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from tests.unit.fleet.clusters import NAMESPACE, PATHS, Fleet, Side, fleet
+from tests.unit.fleet.test_hub_quota import events_of
 from webhook.core.fleet.dispatch import Dispatch, DispatchPhase
 from webhook.core.notation import names
 from webhook.fleet.members.copies import dispatch_of
@@ -241,3 +242,20 @@ async def test_a_submission_that_is_tried_again_is_no_end() -> None:
         await asyncio.sleep(5)
         assert await state(world.hub) == "SUBMITTED"
         assert await runs(world, "a")
+
+
+async def test_no_member_is_said_to_have_failed_a_job_that_ends_by_such_a_status_while_it_leaves() -> None:
+    async with sparks("a", "b") as world:
+        await world.hub.cluster.create(application())
+        await world.until(lambda: runs(world, "a"))
+        side = world.members["a"]
+        await says(side, "RUNNING")
+        await asyncio.sleep(5)
+        await side.patch(KIND, "train", {"metadata": {"finalizers": ["example.org/slow"]}})
+        await side.delete(KIND, "train")
+        await asyncio.sleep(5)
+        dispatch = await record(world)
+        assert (dispatch.phase, dispatch.failed) == (DispatchPhase.RECALLED, ())
+        await says(world.hub, "FAILED")
+        await asyncio.sleep(20)
+        assert not await events_of(world, "FailedInMember")

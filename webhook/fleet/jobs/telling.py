@@ -111,7 +111,9 @@ class Telling:
 
     async def leaves(self, job: Mapping[str, Any], dispatch: Dispatch) -> None:
         """Say once why it leaves its member or was given up there, where it is to run all the same, or has failed."""
-        if dispatch.member and status.finished(self._kind, job) == "Failed":
+        # By a status of the hub's own operator it may have ended too, while it left a member in which it ran.
+        in_it = any(each.member == dispatch.member for each in dispatch.failed)
+        if in_it and status.finished(self._kind, job) == "Failed":
             said = failed_there(status.why_failed(self._kind, job))
             await self._once(ended(self._kind, job, dispatch, said, self._fleet.clock.now()))
         elif not why_unwanted(self._kind, job):
