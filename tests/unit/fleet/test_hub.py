@@ -147,7 +147,7 @@ async def test_the_record_says_of_each_member_why_a_gang_is_not_there() -> None:
         await world.members["b"].cluster.create(waiting_job())
         world.start()
         await world.hub.cluster.create(plain_job())
-        told = "a has no Tutti, or one too old to know permits", "b has another job with this name"
+        told = "a has no Tutti, or its ledger is not there", "b has another job with this name"
 
         async def said() -> bool:
             return dispatch_of(await world.hub.get("Job", "train") or {}).elsewhere == told

@@ -43,3 +43,5 @@ class Sight:
     had none, or could not be read, while it had no permit: the copy is read after the ledger then."""
     taken_by: str = ""
     """The kind of somebody else's object that has the name which the copy's controller gives to what it makes."""
+    unread: str = ""
+    """Why it is not known whether its Tutti knows permits, in words that follow its name: that may pass in a moment."""

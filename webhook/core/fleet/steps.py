@@ -117,7 +117,7 @@ def why_not(wish: Wish, sight: Sight | None) -> str:
     if sight is None:
         return "does not answer"
     if not sight.knows_permits:
-        return "has no Tutti, or one too old to know permits"
+        return sight.unread or "has no Tutti, or one too old to know permits"
     if sight.copy is not None and not is_copy(wish, sight.copy):
         return "has another job with this name"
     return f"has another {sight.taken_by} with this name" if sight.taken_by else ""

@@ -37,6 +37,13 @@ def reserves(ledger: MemberLedger | None, copy: Copy | None) -> bool:
     return ledger is not None and copy is not None and copy.uid != "" and copy.uid in ledger.entries
 
 
+def why_unread(ledger: MemberLedger | None) -> str:
+    """Return why a ledger does not say whether a member's Tutti knows permits, in words that follow its name."""
+    if ledger is None:
+        return "has a ledger that cannot be read"
+    return "" if ledger.stands else "has no Tutti, or its ledger is not there"
+
+
 class LedgerReader:
     """Reads one member's ledger time and again."""
 

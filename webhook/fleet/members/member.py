@@ -41,7 +41,7 @@ from webhook.fleet.members.copies import (
 )
 from webhook.fleet.members.health import Health
 from webhook.fleet.members.leader import Leader
-from webhook.fleet.members.ledger import NO_LEDGER, LedgerReader, MemberLedger, reserves
+from webhook.fleet.members.ledger import NO_LEDGER, LedgerReader, MemberLedger, reserves, why_unread
 from webhook.fleet.members.promise import Promise
 from webhook.fleet.members.shared_read import SharedRead
 from webhook.fleet.members.told import REASON_CHARACTERS, Told
@@ -194,9 +194,9 @@ class Member:
                     # Its permit may have come after the first read, and it may have run to its end before the second.
                     found = await self.get(object_path(kind, namespace, name))
                     copy = None if found is None else copy_read(kind, found)
-        reserved = reserves(ledger, copy)
-        knows = ledger is not None and ledger.knows_permits
-        return Look(Sight(cluster, knows, copy, reserved, taken_by), found)
+        reserved, knows = reserves(ledger, copy), ledger is not None and ledger.knows_permits
+        unread = why_unread(ledger) if begins else ""
+        return Look(Sight(cluster, knows, copy, reserved, taken_by, unread), found)
 
     async def _taken_by(self, kind: JobKind, namespace: str, name: str) -> str:
         """Return the kind of what has the name that a copy's controller needs for its own; nothing where it is free."""

@@ -113,12 +113,14 @@ class Failed:
         self._asked_at = now()
         # Nothing is offered to one that answers and does not hear this hub: its gang would leave for nobody. Nor to one
         # that does while it may be left in another: that one is then waited for as if it were silent.
-        silent = (fit - hears) | {name for name, found in looks.items() if found is None}
+        unread = {name for name, found in looks.items() if found is not None and found.sight.unread}
+        silent = (fit - hears) | unread | {name for name, found in looks.items() if found is None}
         if hears:
             self.words = f"others may have it, once it is known that nothing of it is left in: {_names(left_in)}"
         else:
-            do_not = "do not hear this hub, or do not answer" if fit else "do not answer"
-            self.words = f"others may have it, and {do_not}: {_names(silent)}"
+            why_not = ["do not hear this hub"] * bool(fit) + ["do not answer"] * bool(fit or silent - unread)
+            why_not += ["have no ledger that can be read"] * bool(unread)
+            self.words = f"others may have it, and {', or '.join(why_not)}: {_names(silent)}"
         self.words = f"{self.said}; {self.words}"
         silent |= set(left_in) if hears else set()
         self._unanswered = {name: self._unanswered.get(name, now()) for name in silent}
