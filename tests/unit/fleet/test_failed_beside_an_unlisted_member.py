@@ -1,6 +1,7 @@
 """A job that fails leaves its member only if it would be offered to another: not while one does not list its kind."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.unit.fleet.failing import TOLERATION, fail_all, failover_policy, once
 from tests.unit.fleet.test_failover import has_failed
 from tests.unit.fleet.test_swept_but_for_one_kind import without
 from webhook.core.fleet.dispatch import DispatchPhase
+from webhook.errors import Unavailable
 from webhook.fleet.jobs.asking.failed import SILENT_SECONDS
 from webhook.fleet.members.copies import dispatch_of
 
@@ -60,3 +62,44 @@ async def test_it_does_not_wait_where_no_other_would_have_it() -> None:
         without(world, "b", "pytorchjobs")
         await asyncio.sleep(RUNTIME + TOLERATION + 20)
         assert await has_failed(world, *JOB)
+
+
+async def test_it_does_not_end_while_the_hub_itself_cannot_list_its_kind_and_says_so() -> None:
+    async with fleet("a", "b") as world:
+        await fails_in_a(world)
+        await asyncio.sleep(10)
+        request = world.own.request
+
+        async def asked(method: str, path: str, **how: Any) -> bytes:
+            if path.endswith("/v1/pytorchjobs"):
+                raise Unavailable(500, "InternalError", "conversion webhook for it failed: no endpoints available")
+            return await request(method, path, **how)
+
+        backup = world.hub.cluster.server.store.backup()
+        for number in range(30):
+            note = {"name": f"note-{number}", "namespace": "tutti-system"}
+            await world.hub.cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": note})
+        await asyncio.sleep(5)
+        world.own.request = asked  # type: ignore[method-assign]
+        world.hub.cluster.restore(backup)
+        await asyncio.sleep(RUNTIME + TOLERATION + 2 * SILENT_SECONDS)
+        assert world.running_hub.fleet.set_backs
+        waits = dispatch_of(await world.hub.get(*JOB) or {}).waits
+        assert "the hub cannot list the jobs of this kind" in waits
+        assert "left in" not in waits
+        world.own.request = request  # type: ignore[method-assign]
+        await asyncio.sleep(30)
+        assert not await has_failed(world, *JOB)
+        assert await world.places(*JOB) == ["b"]
+
+
+async def test_its_own_member_is_not_named_among_those_in_which_something_of_it_may_be_left() -> None:
+    async with fleet("a", "b") as world:
+        await fails_in_a(world)
+        mend = [without(world, each, "pytorchjobs") for each in ("a", "b")]
+        await asyncio.sleep(RUNTIME + TOLERATION + 20)
+        assert dispatch_of(await world.hub.get(*JOB) or {}).waits.endswith("nothing of it is left in: b")
+        mend[1]()
+        await asyncio.sleep(20)
+        said = dispatch_of(await world.hub.get(*JOB) or {}).waits
+        assert said.endswith("once it is known that nothing else of it is left there")

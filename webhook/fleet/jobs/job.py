@@ -257,7 +257,7 @@ class FleetJob:
             return AfterFailure.END
         later = self._fleet.may_come(self._applying.policy, self.namespace, self._queue).keys()
         others = (self._candidates(dispatch) | later) - await self._failed.tried(dispatch)
-        after = await self._failed.after(wish, copy.uid, waits, others, self._look, why=why, left_in=self._left_in())
+        after = await self._failed.after(wish, dispatch, waits, others, self._look, why=why, left_in=self._left_in())
         self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
         return after
 

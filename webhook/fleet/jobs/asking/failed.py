@@ -1,7 +1,7 @@
 """A gang that has failed in its member, and what follows: each member that it may run in is tried once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from math import inf
 from typing import Final
@@ -14,6 +14,7 @@ from webhook.core.notation.shortened import shortened
 from webhook.fleet.jobs.cluster_names import ClusterNames
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.members.member import Look
+from webhook.fleet.members.told import HUB
 
 SILENT_SECONDS: Final = 60.0
 """So much longer than its policy says a gang that failed waits for a member that has not answered for so long."""
@@ -79,24 +80,24 @@ class Failed:
     async def after(
         self,
         wish: Wish,
-        copy_uid: str,
+        dispatch: Dispatch,
         waits_seconds: float,
         others: Collection[str],
         look: Callable[[str], Awaitable[Look | None]],
         *,
         why: str,
-        left_in: Collection[str] = (),
+        left_in: Mapping[str, str],
     ) -> AfterFailure:
         """Return what follows; ``why`` it failed, as its copy says.
 
-        ``others`` are the members left to try, with the silent ones and with what is no member yet. ``left_in``: where
-        something of it may be left that no record speaks of, so that it is offered to nobody until that is known.
+        ``others`` are the members left to try, with the silent ones and with what is no member yet. ``left_in``: where,
+        and why, something of it may be left that no record speaks of: it is offered to nobody until that is known.
         """
         if not self._fleet.members_known:
             return self.held_up(why, "has not read yet which members it has")
         now, self.said = asyncio.get_running_loop().time, failed_there(why)
-        if self._seen is None or self._seen[0] != copy_uid:
-            self._seen, self._unanswered = (copy_uid, now()), {}
+        if self._seen is None or self._seen[0] != dispatch.copy_uid:
+            self._seen, self._unanswered = (dispatch.copy_uid, now()), {}
             self.words = f"{self.said}; if it may still run elsewhere, it leaves after {waits_seconds:.0f} s"
         self.look_at_seconds, due = inf, self._seen[1] + waits_seconds
         if others and now() < due:
@@ -110,13 +111,17 @@ class Failed:
         hears = fit - self._fleet.silent
         if hears and not left_in:
             return AfterFailure.MOVE
+        if hears and HUB in left_in:
+            return self.held_up(why, left_in[HUB])
         self._asked_at = now()
         # Nothing is offered to one that answers and does not hear this hub: its gang would leave for nobody. Nor to one
         # that does while it may be left in another: that one is then waited for as if it were silent.
         unread = {name for name, found in looks.items() if found is not None and found.sight.unread}
         silent = (fit - hears) | unread | {name for name, found in looks.items() if found is None}
         if hears:
-            self.words = f"others may have it, once it is known that nothing of it is left in: {_names(left_in)}"
+            left = left_in.keys() - {dispatch.member}
+            nothing = f"nothing of it is left in: {_names(left)}" if left else "nothing else of it is left there"
+            self.words = f"others may have it, once it is known that {nothing}"
         else:
             why_not = ["do not hear this hub"] * bool(fit) + ["do not answer"] * bool(fit or silent - unread)
             why_not += ["have no ledger that can be read"] * bool(unread)
@@ -128,7 +133,7 @@ class Failed:
         return AfterFailure.WAIT if waits else AfterFailure.END
 
     def held_up(self, why: str, unread: str) -> AfterFailure:
-        """Return that it waits, for its policy may be what the hub cannot read; ``why`` it failed, as its copy says."""
+        """Return that it waits for what the hub cannot read; ``why`` it failed, as its copy says."""
         self.said = failed_there(why)
         self.words = f"{self.said}; whether it may run elsewhere is not known: the hub {unread}"
         return AfterFailure.WAIT
