@@ -250,14 +250,13 @@ class FleetJob:
         copy = None if found is None or dispatch.phase is not DispatchPhase.GRANTED else found.sight.copy
         if found is None or copy is None or not copy.failed or not wish.runs:
             return AfterFailure.END
-        why, waits = status.why_failed(self._kind, found.object or {}), self._applying.policy.toleration_seconds
+        why, policy = status.why_failed(self._kind, found.object or {}), self._applying.policy
         if self._fleet.unread:
             return self._failed.held_up(why, self._fleet.unread)
-        if waits is None:
+        if policy.toleration_seconds is None:
             return AfterFailure.END
-        later = self._fleet.may_come(self._applying.policy, self.namespace, self._queue).keys()
-        others = (self._candidates(dispatch) | later) - await self._failed.tried(dispatch)
-        after = await self._failed.after(wish, dispatch, waits, others, self._look, why=why, left_in=self._left_in())
+        others = await self._failed.others(dispatch, policy, self.namespace, self._queue)
+        after = await self._failed.after(wish, dispatch, policy, others, self._look, why=why, left_in=self._left_in())
         self.look_at_seconds = min(self.look_at_seconds, self._failed.look_at_seconds)
         return after
 

@@ -9,7 +9,7 @@ to select, and says what is wrong.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 from weakref import ref
@@ -141,6 +141,11 @@ class Propagation:
     def suspends(self) -> str:
         """Its own name where it suspends dispatching; else nothing."""
         return "" if self.dispatches else str(self)
+
+    @property
+    def resumed(self) -> "Propagation":
+        """As it is once it no longer suspends dispatching."""
+        return self if self.dispatches else replace(self, dispatches=True)
 
     def narrowness(self, job: Mapping[str, Any]) -> int:
         """Return how narrowly it selects a job, the higher the narrower; 0 where it does not."""

@@ -15,6 +15,7 @@ from webhook.fleet.jobs.cluster_names import ClusterNames
 from webhook.fleet.jobs.fleet import Fleet
 from webhook.fleet.members.member import Look
 from webhook.fleet.members.told import HUB
+from webhook.fleet.policies.propagation import Propagation
 
 SILENT_SECONDS: Final = 60.0
 """So much longer than its policy says a gang that failed waits for a member that has not answered for so long."""
@@ -72,16 +73,21 @@ class Failed:
             return found
         return replace(self._last, sight=replace(found.sight, copy=last))
 
-    async def tried(self, dispatch: Dispatch) -> set[str]:
-        """Return the members that have had their try with a gang that has failed in the one that has it too."""
+    async def others(self, dispatch: Dispatch, policy: Propagation, namespace: str, queue: str) -> set[str]:
+        """Return the members left to try for a gang that has failed, with the silent ones and with what is no member
+        yet; also while its policy suspends dispatching, for that ends.
+        """
         self.noted = await self._names.failed_in(dispatch)
-        return self._fleet.tried((*dispatch.failed, *self.noted))
+        rules = policy.resumed, namespace, queue
+        allowed = self._fleet.members.keys() - self._fleet.left_out(*rules).keys()
+        others = allowed | self._fleet.may_come(*rules).keys()
+        return others - self._fleet.tried((*dispatch.failed, *self.noted))
 
     async def after(
         self,
         wish: Wish,
         dispatch: Dispatch,
-        waits_seconds: float,
+        policy: Propagation,
         others: Collection[str],
         look: Callable[[str], Awaitable[Look | None]],
         *,
@@ -90,18 +96,22 @@ class Failed:
     ) -> AfterFailure:
         """Return what follows; ``why`` it failed, as its copy says.
 
-        ``others`` are the members left to try, with the silent ones and with what is no member yet. ``left_in``: where,
-        and why, something of it may be left that no record speaks of: it is offered to nobody until that is known.
+        ``others`` are the members left to try. ``left_in``: where, and why, something of it may be left that no record
+        speaks of: it is offered to nobody until that is known.
         """
         if not self._fleet.members_known:
             return self.held_up(why, "has not read yet which members it has")
         now, self.said = asyncio.get_running_loop().time, failed_there(why)
+        waits_seconds = policy.toleration_seconds or 0.0
         if self._seen is None or self._seen[0] != dispatch.copy_uid:
             self._seen, self._unanswered = (dispatch.copy_uid, now()), {}
             self.words = f"{self.said}; if it may still run elsewhere, it leaves after {waits_seconds:.0f} s"
         self.look_at_seconds, due = inf, self._seen[1] + waits_seconds
         if others and now() < due:
             self.look_at_seconds = due
+            return AfterFailure.WAIT
+        if others and policy.suspends:
+            self.words = f"{self.said}; it may run elsewhere once {policy.suspends} no longer suspends dispatching"
             return AfterFailure.WAIT
         if now() - self._asked_at > UNASKED_SECONDS:
             self._unanswered = {}
