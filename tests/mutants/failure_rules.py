@@ -21,4 +21,28 @@ FAILURE_MUTANTS: Final = (
         "    if False and copy is not None",
         f"{UNIT}/core/fleet/test_steps.py",
     ),
+    Mutant(
+        "F",
+        "a gang that failed waits for a member whose ledger cannot be read",
+        "webhook/fleet/jobs/asking/failed.py",
+        "silent = (fit - hears) | unread | {",
+        "silent = (fit - hears) | {",
+        f"{UNIT}/fleet/test_failed_beside_an_unread_ledger.py -k tried_there",
+    ),
+    Mutant(
+        "F",
+        "a gang that failed waits for the hub to list its kind",
+        "webhook/fleet/jobs/asking/failed.py",
+        "        if hears and HUB in left_in:\n",
+        "        if False:\n",
+        f"{UNIT}/fleet/test_failed_beside_an_unlisted_member.py -k hub_itself",
+    ),
+    Mutant(
+        "F",
+        "a gang that failed waits while its policy suspends dispatching",
+        "webhook/fleet/jobs/asking/failed.py",
+        "        rules = policy.resumed, namespace, queue\n",
+        "        rules = policy, namespace, queue\n",
+        f"{UNIT}/fleet/test_failed_while_suspended.py",
+    ),
 )
