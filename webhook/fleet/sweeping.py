@@ -90,31 +90,34 @@ class Sweeper:
         unlisted = await self._unlisted(fleet.set_backs)
         swept.note_unlisted(unlisted)
         expected = {which for which, job in self._jobs.items() if job.own.runs_in(name)}
+        # Up to what is left there: another cluster has none of it.
         with member.one_cluster():
             cluster, (copies, unseen) = await member.cluster(), await member.copies(self._kinds.values(), fleet.uid)
-        before = swept.apart_in(name, cluster)
-        # What is not shown has not gone.
-        apart = {which: why for which, why in before.items() if which[0] in unseen}
-        strange = list[FoundCopy]()
-        for found in copies:
-            which = _named(found)
-            if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
-                expected.discard(which)
-            elif which[0] in unlisted:
-                apart[which] = "has a copy of it, and the hub cannot list its kind"
-            else:
-                strange.append(found)
-        # Kinds that are listed again are swept before any of their jobs are offered, as all was after the start.
-        relisted = any(name in due for kind, due in swept.unlisted.items() if kind not in unlisted)
-        relisted |= not swept.unseen.get(name, {}).keys() <= unseen.keys()
-        verdicts, unsettled = await self._settle_all(member, cluster, strange, wanted=wanted is not None or relisted)
-        for which in sorted(each for each in expected if each[0] not in unseen):
-            self._wake(which)
-        # Whoever keeps a pod from going keeps no other gang waiting.
-        known = [which for which in (self._jobs if wanted or relisted else before) if which[0] not in unseen]
-        left = dict.fromkeys(
-            await self._left(member, known), "still has pods of an earlier copy, or room reserved for it"
-        )
+            before = swept.apart_in(name, cluster)
+            # What is not shown has not gone.
+            apart = {which: why for which, why in before.items() if which[0] in unseen}
+            strange = list[FoundCopy]()
+            for found in copies:
+                which = _named(found)
+                if which in expected and not wanted and self._jobs[which].own.runs_as_read(cluster, found.copy):
+                    expected.discard(which)
+                elif which[0] in unlisted:
+                    apart[which] = "has a copy of it, and the hub cannot list its kind"
+                else:
+                    strange.append(found)
+            # Kinds that are listed again are swept before any of their jobs are offered, as all was after the start.
+            relisted = any(name in due for kind, due in swept.unlisted.items() if kind not in unlisted)
+            relisted |= not swept.unseen.get(name, {}).keys() <= unseen.keys()
+            verdicts, unsettled = await self._settle_all(
+                member, cluster, strange, wanted=wanted is not None or relisted
+            )
+            for which in sorted(each for each in expected if each[0] not in unseen):
+                self._wake(which)
+            # Whoever keeps a pod from going keeps no other gang waiting.
+            known = [which for which in (self._jobs if wanted or relisted else before) if which[0] not in unseen]
+            left = dict.fromkeys(
+                await self._left(member, known), "still has pods of an earlier copy, or room reserved for it"
+            )
         swept.set_apart(name, cluster, left | apart | unsettled)
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
@@ -171,8 +174,7 @@ class Sweeper:
     async def _left(self, member: Member, jobs: Iterable[JobName]) -> set[JobName]:
         """Return of which of these jobs pods or room are left in a member though the copy is gone."""
         known = [(self._kinds[kind], namespace, name) for kind, namespace, name in jobs]
-        with member.one_cluster():
-            return await member.leftovers(known) if known else set()
+        return await member.leftovers(known) if known else set()
 
     async def _note_swept(self, member: Member, cluster: str, unlisted: set[str], unseen: Mapping[str, str]) -> None:
         set_backs = self._fleet.set_backs

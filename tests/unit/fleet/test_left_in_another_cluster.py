@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -93,3 +94,26 @@ async def test_it_ends_where_the_member_was_declared_lost_and_its_name_leads_els
         await asyncio.sleep(30)
         assert await world.places("PyTorchJob", "stuck") == ["b"]
         assert not world.running_hub.fleet.swept.apart.get("a")
+
+
+async def test_credentials_that_change_in_the_middle_of_a_sweep_do_not_end_it() -> None:
+    async with left_in_a() as world:
+        request, led = world.own.request, asyncio.Event()
+
+        async def changes(method: str, path: str, **how: Any) -> bytes:
+            if path.endswith("/pytorchjobs/stray") and not led.is_set():
+                led.set()
+                lead(world, "a", "b")
+            return await request(method, path, **how)
+
+        world.own.request = changes  # type: ignore[method-assign]
+        stray = pytorch_job("stray", runtime="60s")
+        stray["spec"]["runPolicy"] = {"suspend": True}
+        stray["metadata"]["labels"][names.ORIGIN_LABEL] = world.running_hub.fleet.uid
+        stray["metadata"]["annotations"] = {names.OFFER: "00000000-0000-0000-0000-000000000000 1.1"}
+        await world.members["a"].cluster.create(stray)
+        await asyncio.wait_for(led.wait(), 30)
+        await asyncio.sleep(60)
+        assert await world.members["a"].pods()
+        assert not await world.members["b"].pods()
+        assert (await told(world)).startswith("a still has pods")
