@@ -108,9 +108,9 @@ class Sweeper:
             # Kinds that are listed again are swept before any of their jobs are offered, as all was after the start.
             relisted = any(name in due for kind, due in swept.unlisted.items() if kind not in unlisted)
             relisted |= not swept.unseen.get(name, {}).keys() <= unseen.keys()
-            verdicts, unsettled = await self._settle_all(
-                member, cluster, strange, wanted=wanted is not None or relisted
-            )
+            # Before it was swept nothing is offered to it, nor to another cluster to which its name leads now.
+            first = relisted or not swept.is_done(name, cluster)
+            verdicts, unsettled = await self._settle_all(member, cluster, strange, wanted=first)
             for which in sorted(each for each in expected if each[0] not in unseen):
                 self._wake(which)
             # Whoever keeps a pod from going keeps no other gang waiting.
@@ -135,7 +135,8 @@ class Sweeper:
     ) -> tuple[list[Verdict], dict[JobName, str]]:
         """Settle copies; return what was done, and, each with why, the gangs that are to be set apart.
 
-        ``wanted``: before anything is offered, of some kind at least. Raises AnotherHub, ApiError, NoAnswer.
+        ``wanted``: before anything is offered, of some kind or to this cluster at least.
+        Raises AnotherHub, ApiError, NoAnswer.
         """
         verdicts, apart, hung = list[Verdict](), dict[JobName, str](), dict[str, str]()
         delayed = self._delayed.setdefault(member.name, set())

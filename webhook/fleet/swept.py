@@ -15,6 +15,7 @@ _UNSWEPT: Final = "does not answer, and may have it from before this hub began"
 _UNLISTED: Final = "cannot list the jobs of this kind, or could not until a moment ago"
 _UNUSABLE: Final = "may have it from before this hub began, and does not say"
 _UNSEEN: Final = "may have it from before this hub began, and does not list the jobs of this kind"
+_UNDONE: Final = "leads to a cluster that is looked through first for what it has from before"
 _UNENDED: Final = "may have it from before this hub began, and could not be looked through"
 
 
@@ -66,6 +67,13 @@ class Swept:
         Where its name has come to lead to another cluster, that one alone waits: it may never let itself be swept.
         """
         return member not in self.due and cluster in self.clusters.get(member, ())
+
+    def why_not_done(self, member: str, cluster: str) -> str:
+        """Return why nothing is offered to this cluster, in words that follow the member's name; else nothing."""
+        if self.is_done(member, cluster):
+            return ""
+        unended = self.unended.get(member, "")
+        return f"{_UNDONE}, and could not be: {unended}" if unended else _UNDONE
 
     def note_cluster(self, member: str, cluster: str) -> None:
         """Note which cluster was swept by the name of a member; the one before so many others is to be swept again.

@@ -221,12 +221,12 @@ class FleetJob:
             self._refusals[dispatch.member] = why
         for name in turn:
             look = ahead[name] if name in ahead else await self._look(name)
-            why = why_not(wish, None if look is None else look.sight)
+            self._refusals[name] = why = why_not(wish, None if look is None else look.sight)
             if look is not None and not why:
-                if self._fleet.swept.is_done(name, look.sight.cluster):
+                if not (why := self._fleet.swept.why_not_done(name, look.sight.cluster)):
                     return Target(name, look.sight.cluster, look.object is None)
+                self._refusals[name] = why
                 continue
-            self._refusals[name] = why
             if (member := self._fleet.members.get(name)) is not None and not member.health.failure:
                 self.choice.unfit(name)
         return None
