@@ -1,11 +1,14 @@
 """The hub's own cluster: whether it is still the one that it was, and at no earlier state."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import orjson
 import structlog
 
-from webhook.errors import TuttiError
+from webhook.errors import ApiError, TuttiError
+from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.kinds.rest_paths import collection_path
 from webhook.kube.api import Api
 from webhook.untyped import paths
 
@@ -13,7 +16,10 @@ log = structlog.get_logger(__name__)
 
 _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
 _ANY_JOB: Final = "/apis/batch/v1/jobs"
-"""Served by every API server, and readable to the hub."""
+"""Served by every API server, and readable to the hub, if all is well."""
+
+_OF_ALL: Final = (0, 429, 504)
+"""HTTP statuses that are no matter of one kind: there was no answer in time, or too much is asked already."""
 
 
 class AnotherHub(TuttiError):
@@ -23,8 +29,10 @@ class AnotherHub(TuttiError):
 class Home:
     """What one hub process knows of it."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, kinds: Iterable[JobKind]) -> None:
+        """``kinds``: of jobs that the hub's account may list, if all is well."""
         self._api = api
+        self._listed = dict.fromkeys([_ANY_JOB, *map(collection_path, kinds)])
         self._newest = 0
 
     async def uid(self) -> str:
@@ -39,7 +47,21 @@ class Home:
 
     async def set_back_to(self) -> int | None:
         """Return the version at which its API server is, if that is an earlier one than before. Raises ApiError."""
-        listed = await self._api.request("GET", _ANY_JOB, query={"limit": "1"})
-        version = int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
+        version = await self._version()
         before, self._newest = self._newest, version
         return version if version < before else None
+
+    async def _version(self) -> int:
+        """Return the version that a list of any kind says, which is that of all that the API server stores."""
+        refused: ApiError | None = None
+        for path in self._listed:
+            try:
+                listed = await self._api.request("GET", path, query={"limit": "1"})
+            except ApiError as error:
+                if error.status in _OF_ALL:
+                    raise
+                refused = refused or error
+            else:
+                return int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
+        assert refused is not None
+        raise refused

@@ -59,7 +59,7 @@ class Hub:
     ) -> None:
         self.kinds = {each.feed: each for kind in kinds.values() if kind.dispatchable for each in kind.every_version}
         reached = {name: Member(name, member, hides_neighbours=hides_neighbours) for name, member in members.items()}
-        self.fleet, self._home = Fleet(api, reached, clock), Home(api)
+        self.fleet, self._home = Fleet(api, reached, clock), Home(api, self.kinds.values())
         self.fleet.swept.make_due(reached)
         self._rng = rng
         self._own = watching.OwnJobsFeed(api, self.kinds.values(), self._changed, rng=rng)

@@ -89,3 +89,21 @@ async def test_jobs_of_a_kind_that_is_listed_late_are_looked_for_before_they_are
         found = dispatch_of(await world.hub.get("PyTorchJob", "lost") or {})
         assert found.member == ("a" if left == "copy" else ""), "it is known again"
         assert world.running_hub.problems == []
+
+
+@pytest.mark.parametrize("unlisted", ["/jobs", "/tfjobs"])
+@pytest.mark.parametrize("error", [BROKEN, NO_RIGHT], ids=["broken", "no right"])
+async def test_jobs_of_other_kinds_go_on_also_where_it_is_batch_jobs(unlisted: str, error: Exception) -> None:
+    async with fleet("a", "b", starts=False) as world:
+        await world.hub.cluster.create(pytorch_job("train", runtime="6000s"))
+        world.start()
+        request = world.own.request
+
+        async def refused(method: str, path: str, **how: Any) -> bytes:
+            if method == "GET" and path.endswith(unlisted) and "/namespaces/" not in path:
+                raise error
+            return await request(method, path, **how)
+
+        world.own.request = refused  # type: ignore[method-assign]
+        await world.until(lambda: world.places("PyTorchJob", "train"), 120)
+        assert world.running_hub.problems
