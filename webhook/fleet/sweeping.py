@@ -107,7 +107,7 @@ class Sweeper:
                     strange.append(found)
             # Kinds that are listed again are swept before any of their jobs are offered, as all was after the start.
             relisted = any(name in due for kind, due in swept.unlisted.items() if kind not in unlisted)
-            relisted |= not swept.unseen.get(name, {}).keys() <= unseen.keys()
+            relisted |= not swept.unseen_in(name, cluster).keys() <= unseen.keys()
             # Before it was swept nothing is offered to it, nor to another cluster to which its name leads now.
             first = relisted or not swept.is_done(name, cluster)
             verdicts, unsettled = await self._settle_all(member, cluster, strange, wanted=first)
@@ -125,7 +125,7 @@ class Sweeper:
             if wanted:
                 await self._note_swept(member, cluster, unlisted, unseen)
             else:
-                swept.note_done(name, unlisted, unseen)
+                swept.note_done(name, cluster, unlisted, unseen)
                 self._delayed.pop(name, None)
         if not member.knows_permits or member.health.trouble:
             await member.check()
@@ -185,9 +185,9 @@ class Sweeper:
             if member.name in self._swept.lost:
                 # It was noted again meanwhile: only a sweep ends that note.
                 return
-            self._swept.set_apart_nowhere_else(member.name, cluster)
+            self._swept.forget_other_clusters(member.name, cluster)
         if set_backs == self._fleet.set_backs:
-            self._swept.note_done(member.name, unlisted, unseen)
+            self._swept.note_done(member.name, cluster, unlisted, unseen)
             self._delayed.pop(member.name, None)
             log.info("fleet.swept", member=member.name, but_for=sorted(unseen))
             self._on_swept()
@@ -219,7 +219,7 @@ class Sweeper:
         own, dispatch = await self._record(kind, job, copy.job)
         apart = (kind.feed, namespace, name) in self._swept.apart_in(member.name, cluster)
         # A kind that is listed only now is settled as all was after the start.
-        apart |= kind.feed in self._swept.unlisted or kind.feed in self._swept.unseen.get(member.name, ())
+        apart |= kind.feed in self._swept.unlisted or kind.feed in self._swept.unseen_in(member.name, cluster)
         swept = self._swept.is_done(member.name, cluster) and not apart
         complete = self._fleet.members_known and self._swept.knows_all_of(kind.feed)
         verdict = strays.verdict(copy, cluster, dispatch, swept=swept, complete=complete and not apart)

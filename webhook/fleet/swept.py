@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from webhook.fleet.members.copies import JobName
 from webhook.fleet.members.member import Member
 from webhook.fleet.members.told import HUB
 
+K = TypeVar("K")
+V = TypeVar("V")
 CLUSTERS_MAX: Final = 8
 """To which one member's name led, and of which it is known that they were swept."""
 
@@ -41,9 +43,9 @@ class Swept:
     that may have been there by then."""
     unlisted_at: dict[str, int] = field(default_factory=dict)
     """By kind its ``times_due`` when it could not be listed last."""
-    unseen: dict[str, Mapping[str, tuple[int, str]]] = field(default_factory=dict)
-    """By member that was swept the kinds that it did not list then, each with its ``times_due`` and why: jobs of that
-    kind wait until it does, but for those that came later. They keep no other kind waiting."""
+    unseen: dict[str, dict[str, Mapping[str, tuple[int, str]]]] = field(default_factory=dict)
+    """By member and cluster that was swept the kinds that it did not list then, each with its ``times_due`` and why:
+    jobs of that kind wait until that cluster does, but for those that came later. They keep no other kind waiting."""
     unended: dict[str, str] = field(default_factory=dict)
     """By member why its last sweep did not come to an end."""
     apart: dict[str, dict[str, Mapping[JobName, str]]] = field(default_factory=dict)
@@ -85,41 +87,55 @@ class Swept:
 
     def apart_in(self, member: str, cluster: str) -> dict[JobName, str]:
         """Return which jobs are set apart, and why, in the cluster to which a member's name leads."""
-        found = dict[JobName, str]()
-        for name in self._speaking_of(member, cluster):
-            found |= self.apart[name].get(cluster, {})
-        return found
+        return self._known_in(self.apart, member, cluster)
+
+    def unseen_in(self, member: str, cluster: str) -> dict[str, tuple[int, str]]:
+        """Return which kinds the cluster to which a member's name leads did not list when it was swept last."""
+        return self._known_in(self.unseen, member, cluster)
 
     def set_apart(self, member: str, cluster: str, jobs: Mapping[JobName, str]) -> None:
         """Set these jobs apart, and no others, in the cluster to which a member's name leads."""
-        for name in self._speaking_of(member, cluster):
-            self.apart[name].pop(cluster, None)
-        # A member may say another cluster each time.
-        others = list(self.apart.pop(member, {}).items())
-        if kept := [*others, *([(cluster, jobs)] if jobs else [])]:
-            self.apart[member] = dict(kept[-CLUSTERS_MAX:])
+        self._note_in(self.apart, member, cluster, jobs)
 
-    def set_apart_nowhere_else(self, member: str, cluster: str) -> None:
-        """Forget what was set apart in other clusters to which a member's name led: it was declared lost."""
+    def forget_other_clusters(self, member: str, cluster: str) -> None:
+        """Forget what is open in other clusters to which a member's name led: it was declared lost."""
         if member in self.apart:
             self.apart[member] = {each: jobs for each, jobs in self.apart[member].items() if each == cluster}
+        if member in self.unseen:
+            self.unseen[member] = {each: kinds for each, kinds in self.unseen[member].items() if each == cluster}
 
-    def _speaking_of(self, member: str, cluster: str) -> list[str]:
-        """Return by which names jobs may be set apart in a cluster: by this one, or one that leads elsewhere now.
+    def _known_in(self, known: Mapping[str, Mapping[str, Mapping[K, V]]], member: str, cluster: str) -> dict[K, V]:
+        found = dict[K, V]()
+        for name in self._speaking_of(known, member, cluster):
+            found |= known[name].get(cluster, {})
+        return found
 
-        A name that still leads there is to find by itself that they are mended: any member may say that it does.
+    def _note_in(
+        self, known: dict[str, dict[str, Mapping[K, V]]], member: str, cluster: str, what: Mapping[K, V]
+    ) -> None:
+        for name in self._speaking_of(known, member, cluster):
+            known[name].pop(cluster, None)
+        # A member may say another cluster each time.
+        others = list(known.pop(member, {}).items())
+        if kept := [*others, *([(cluster, what)] if what else [])]:
+            known[member] = dict(kept[-CLUSTERS_MAX:])
+
+    def _speaking_of(self, known: Iterable[str], member: str, cluster: str) -> list[str]:
+        """Return by which names something may be known of a cluster: by this one, or one that leads elsewhere now.
+
+        A name that still leads there is to find by itself that it is mended: any member may say that it does.
         """
         others = {name for name, other in self.members.items() if other.uid in ("", cluster)} - {member}
-        return [name for name in self.apart if name not in others]
+        return [name for name in known if name not in others]
 
-    def note_done(self, member: str, unlisted: Collection[str], unseen: Mapping[str, str]) -> None:
+    def note_done(self, member: str, cluster: str, unlisted: Collection[str], unseen: Mapping[str, str]) -> None:
         """Note that a member was swept, but for what it has of the kinds that could not be listed then: in the hub, or
         in the member, each with why.
         """
-        time, before = self.due.pop(member, 0), self.unseen.pop(member, {})
+        time, before = self.due.pop(member, 0), self.unseen_in(member, cluster)
         # What it had was known before it stopped to list a kind.
         left = {kind: (time or before[kind][0], why) for kind, why in unseen.items() if time or kind in before}
-        self.unseen |= {member: left} if left else {}
+        self._note_in(self.unseen, member, cluster, left)
         for kind in self.unlisted.keys() - set(unlisted) - unseen.keys():
             self.unlisted[kind].discard(member)
         self.unlisted = {kind: members for kind, members in self.unlisted.items() if members}
@@ -154,7 +170,8 @@ class Swept:
 
     def knows_all_of(self, kind: str) -> bool:
         """Return whether all is known that may run in any member of one kind."""
-        seen = not any(kind in kinds for name, kinds in self.unseen.items() if name not in self._lost_now)
+        waited_for = self.unseen.keys() - self._lost_now
+        seen = not any(kind in kinds for name in waited_for for kinds in self.unseen[name].values())
         return seen and self.complete and kind not in self.unlisted
 
     def left_in(self, job: JobName, came_after: int) -> dict[str, str]:
@@ -169,14 +186,16 @@ class Swept:
         left = {name: self._why_due(name) for name in unswept | unlisted}
         left |= {HUB: _UNLISTED} if unlisted and not any(left.values()) else {}
         for name in self.unseen.keys() - unswept - lost:
-            time, why = self.unseen[name].get(job[0], (0, ""))
-            left |= {name: f"{_UNSEEN}: {why}"} if time > came_after else {}
+            kinds = {cluster: each.get(job[0], (0, "")) for cluster, each in self.unseen[name].items()}
+            unseen = {cluster: f"{_UNSEEN}: {why}" for cluster, (time, why) in kinds.items() if time > came_after}
+            left |= self._told_of(name, unseen)
         for name in self.apart.keys() - lost:
-            left |= self._apart_by(name, job)
+            apart = {cluster: jobs[job] for cluster, jobs in self.apart[name].items() if job in jobs}
+            left |= self._told_of(name, apart)
         return left
 
-    def _apart_by(self, name: str, job: JobName) -> dict[str, str]:
-        found = {cluster: jobs[job] for cluster, jobs in self.apart[name].items() if job in jobs}
+    def _told_of(self, name: str, found: Mapping[str, str]) -> dict[str, str]:
+        """Return what is told of a member, of what was found by its name in some clusters."""
         now = self.members[name].uid if name in self.members else ""
         if now in found or not found:
             return {name: found[now]} if found else {}
