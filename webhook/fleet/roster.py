@@ -198,7 +198,7 @@ class Roster:
         if member is not None:
             self.known[name] = account
             self._refused.pop(name, None)
-            self._close_later(Member(name, member.reach(api)))
+            self._close_later(Member(name, self._hub.fleet.reach(name, api)))
             log.info("fleet.credentials_changed", member=name)
             return
         if not (self._started or name in self._late):

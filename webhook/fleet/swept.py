@@ -58,6 +58,17 @@ class Swept:
         self.times_due += 1
         self.due |= dict.fromkeys(members, self.times_due)
 
+    def make_due_with_others(self, member: str) -> None:
+        """Have a member swept again for all that others are to be swept for: what is in the cluster of one of them, its
+        name may lead to now.
+        """
+        lost = self._lost_now
+        if times := [time for name, time in self.due.items() if name not in lost]:
+            self.due[member] = max(self.due.get(member, 0), *times)
+        for members in self.unlisted.values():
+            if members - lost:
+                members.add(member)
+
     def note_unlisted(self, kinds: Collection[str]) -> None:
         """Note which kinds cannot be listed in the hub now: each member is swept again for them when they can."""
         self.unlisted |= {kind: set(self.members) for kind in kinds}

@@ -266,7 +266,7 @@ class WrongCredentials(Astray):
         for process in self.living:
             right = process.links[member]
             wrong = None if to is None else Link(to, self._other_state(), member, lambda write, moment: None)
-            process.hub.fleet.members[member].reach(right if wrong is None else wrong)
+            process.hub.fleet.reach(member, right if wrong is None else wrong)
 
     def _other_state(self) -> dict[str, Fault]:
         return dict.fromkeys(self.states, Fault.SLOW if self._slow else Fault.PASS)

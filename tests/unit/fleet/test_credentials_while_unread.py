@@ -37,3 +37,16 @@ async def test_a_hub_that_cannot_read_multikueues_objects_takes_new_credentials_
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_new_credentials_may_lead_to_the_cluster_of_another_member_that_was_not_swept(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text(kubeconfig("b"))
+    async with world(tmp_path, "a", "b", first=kubeconfig("a")) as it:
+        await asyncio.sleep(20)
+        shared = it.hub.fleet
+        assert not shared.swept.due
+        shared.swept.make_due(["elsewhere"])
+        shared.unjoined = ["elsewhere"]
+        (tmp_path / "b").write_text(kubeconfig("b-2"))
+        await it.members.look()
+        assert "b" in shared.swept.due

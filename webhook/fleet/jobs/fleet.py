@@ -90,6 +90,11 @@ class Fleet:
         asked = [self.members[name].cluster() for name in members]
         await asyncio.gather(*asked, return_exceptions=True)
 
+    def reach(self, name: str, api: Api) -> Api:
+        """Ask a member by another connection, which may lead to another cluster; return the one before."""
+        self.swept.make_due_with_others(name)
+        return self.members[name].reach(api)
+
     def tried(self, failed: Collection[FailedIn]) -> set[str]:
         """Return the members that have had their try with a gang that has failed there."""
         return tried(failed, {name: member.uid for name, member in self.members.items()})
