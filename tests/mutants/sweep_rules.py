@@ -11,8 +11,8 @@ SWEEP_MUTANTS: Final = (
         "P4",
         "jobs of a kind that a member did not list when it was swept are not offered",
         "webhook/fleet/swept.py",
-        "if time > came_after else {}\n",
-        "if False else {}\n",
+        " if time > came_after}\n",
+        " if False}\n",
         f"{UNIT}/test_swept_but_for_one_kind.py -k from_before",
     ),
     Mutant(
@@ -30,5 +30,21 @@ SWEEP_MUTANTS: Final = (
         "if kept := [*others, ",
         "if kept := [",
         f"{UNIT}/test_left_in_another_cluster.py",
+    ),
+    Mutant(
+        "P4",
+        "a member that gets new credentials is swept again while another one is still to be swept",
+        "webhook/fleet/jobs/fleet.py",
+        "        self.swept.make_due_with_others(name)\n",
+        "",
+        f"{UNIT}/test_swapped_names_of_a_silent_cluster.py -k never_swept",
+    ),
+    Mutant(
+        "P5",
+        "a cluster that did not list a kind is waited for by whatever name",
+        "webhook/fleet/swept.py",
+        "        self._note_in(self.unseen, member, cluster, left)\n",
+        "        self.unseen[member] = {cluster: left}\n",
+        f"{UNIT}/test_swapped_names_while_a_kind_is_unseen.py",
     ),
 )
