@@ -1,5 +1,6 @@
 """The hub's own cluster: whether it is still the one that it was, and at no earlier state."""
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,7 +19,7 @@ _KUBE_SYSTEM: Final = "/api/v1/namespaces/kube-system"
 _ANY_JOB: Final = "/apis/batch/v1/jobs"
 """Served by every API server, and readable to the hub, if all is well."""
 
-_OF_ALL: Final = (0, 429, 504)
+_OF_ALL: Final = (0, 429, 502, 503, 504)
 """HTTP statuses that are no matter of one kind: there was no answer in time, or too much is asked already."""
 
 
@@ -32,7 +33,8 @@ class Home:
     def __init__(self, api: Api, kinds: Iterable[JobKind]) -> None:
         """``kinds``: of jobs that the hub's account may list, if all is well."""
         self._api = api
-        self._listed = dict.fromkeys([_ANY_JOB, *map(collection_path, kinds)])
+        self._listed = deque(dict.fromkeys([_ANY_JOB, *map(collection_path, kinds)]))
+        """That which answered last comes first."""
         self._newest = 0
 
     async def uid(self) -> str:
@@ -52,16 +54,18 @@ class Home:
         return version if version < before else None
 
     async def _version(self) -> int:
-        """Return the version that a list of any kind says, which is that of all that the API server stores."""
-        refused: ApiError | None = None
-        for path in self._listed:
-            try:
-                listed = await self._api.request("GET", path, query={"limit": "1"})
-            except ApiError as error:
-                if error.status in _OF_ALL:
-                    raise
-                refused = refused or error
-            else:
-                return int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)
-        assert refused is not None
-        raise refused
+        """Return the version that a list of any kind says, which is that of all that the API server stores.
+
+        Raises ApiError. Where one kind cannot be listed, one more is tried each time.
+        """
+        try:
+            return await self._version_by_first()
+        except ApiError as error:
+            if error.status in _OF_ALL:
+                raise
+            self._listed.rotate(-1)
+            return await self._version_by_first()
+
+    async def _version_by_first(self) -> int:
+        listed = await self._api.request("GET", self._listed[0], query={"limit": "1"})
+        return int(paths.find(orjson.loads(listed), ("metadata", "resourceVersion")) or 0)

@@ -121,7 +121,6 @@ class Sweeper:
         swept.set_apart(name, cluster, left | apart | unsettled)
         # What made it due again meanwhile may not have been there yet when its first part was read.
         if strays.swept(verdicts) and wanted == self._sweep_wanted(member):
-            swept.note_cluster(name, cluster)
             if wanted:
                 await self._note_swept(member, cluster, unlisted, unseen)
             else:

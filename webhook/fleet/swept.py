@@ -30,6 +30,8 @@ class Swept:
     due: dict[str, int] = field(default_factory=dict)
     """Members to be swept before anything is offered (rule P4), but for those that were declared lost; each with its
     ``times_due`` then: jobs that came after it have nothing there, and need not wait."""
+    due_with_others: set[str] = field(default_factory=set)
+    """Of these the members that are due only because their names may lead to the cluster of another one by now."""
     times_due: int = 0
     """How often members came to be due."""
     clusters: dict[str, list[str]] = field(default_factory=dict)
@@ -56,7 +58,9 @@ class Swept:
     def make_due(self, members: Iterable[str]) -> None:
         """Offer no job that is there by now before these members were swept."""
         self.times_due += 1
-        self.due |= dict.fromkeys(members, self.times_due)
+        due = dict.fromkeys(members, self.times_due)
+        self.due |= due
+        self.due_with_others -= due.keys()
 
     def make_due_with_others(self, member: str) -> None:
         """Have a member swept again for all that others are to be swept for: what is in the cluster of one of them, its
@@ -64,6 +68,7 @@ class Swept:
         """
         lost = self._lost_now
         if times := [time for name, time in self.due.items() if name not in lost]:
+            self.due_with_others |= set() if member in self.due else {member}
             self.due[member] = max(self.due.get(member, 0), *times)
         for members in self.unlisted.values():
             if members - lost:
@@ -87,14 +92,6 @@ class Swept:
             return ""
         unended = self.unended.get(member, "")
         return f"{_UNDONE}, and could not be: {unended}" if unended else _UNDONE
-
-    def note_cluster(self, member: str, cluster: str) -> None:
-        """Note which cluster was swept by the name of a member; the one before so many others is to be swept again.
-
-        A member may say another one each time.
-        """
-        others = [each for each in self.clusters.get(member, ()) if each != cluster]
-        self.clusters[member] = [*others, cluster][-CLUSTERS_MAX:]
 
     def apart_in(self, member: str, cluster: str) -> dict[JobName, str]:
         """Return which jobs are set apart, and why, in the cluster to which a member's name leads."""
@@ -143,7 +140,13 @@ class Swept:
         """Note that a member was swept, but for what it has of the kinds that could not be listed then: in the hub, or
         in the member, each with why.
         """
-        time, before = self.due.pop(member, 0), self.unseen_in(member, cluster)
+        time, before, clusters = self.due.pop(member, 0), self.unseen_in(member, cluster), self.clusters.get(member, [])
+        if member in self.due_with_others and cluster in clusters:
+            # It leads where it did: of the other one there is nothing.
+            time = 0
+        self.due_with_others.discard(member)
+        # A member may say another one each time. The one before so many others is to be swept again.
+        self.clusters[member] = [*(each for each in clusters if each != cluster), cluster][-CLUSTERS_MAX:]
         # What it had was known before it stopped to list a kind.
         left = {kind: (time or before[kind][0], why) for kind, why in unseen.items() if time or kind in before}
         self._note_in(self.unseen, member, cluster, left)
@@ -159,6 +162,7 @@ class Swept:
     def leave(self, name: str) -> None:
         """Forget a member that is none any more."""
         self.due.pop(name, None)
+        self.due_with_others.discard(name)
         for members in self.unlisted.values():
             members.discard(name)
         for known in (self.apart, self.unseen, self.unended):
@@ -207,7 +211,11 @@ class Swept:
 
     def _told_of(self, name: str, found: Mapping[str, str]) -> dict[str, str]:
         """Return what is told of a member, of what was found by its name in some clusters."""
-        now = self.members[name].uid if name in self.members else ""
+        member = self.members.get(name)
+        now = "" if member is None else member.uid
+        if member is not None and now in found and member.health.failure:
+            # Its name may have come to lead elsewhere, which nobody hears of before it answers.
+            return {name: f"{found[now]}. That is what it said last; now it does not answer"}
         if now in found or not found:
             return {name: found[now]} if found else {}
         cluster, why = next(iter(found.items()))

@@ -81,3 +81,46 @@ async def test_one_that_no_name_leads_to_any_more_is_waited_for_until_it_is_decl
         [_ async for _ in give_up(world.hub.admin, KINDS, "a", LoopClock(), dry_run=False, force=True)]
         await asyncio.sleep(30)
         assert await world.places(*JOB) == ["a", "b"]
+
+
+async def test_that_a_name_has_not_answered_since_it_was_swapped_is_told() -> None:
+    """Before it does nobody hears whether it leads elsewhere now."""
+    listed = asyncio.Event()
+    async with fleet("a", "b", starts=False) as world:
+        await world.hub.cluster.create(pytorch_job("train", workers=0, runtime="6000s"))
+        world.start()
+        unlisted(world.links["a"], listed)
+        await asyncio.sleep(30)
+        links = {name: side.cluster.api(HUB_ACCOUNT) for name, side in world.members.items()}
+        links["b"].freeze()
+        world.running_hub.fleet.reach("a", links["b"])
+        world.running_hub.fleet.reach("b", unlisted(links["a"], listed))
+        await asyncio.sleep(60)
+        listed.set()
+        await asyncio.sleep(120)
+        (why,) = dispatch_of(await world.hub.get(*JOB) or {}).elsewhere
+        assert why.endswith("That is what it said last; now it does not answer")
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+async def test_new_credentials_beside_an_unswept_member_make_nobody_wait_that_did_not_before(renewed: bool) -> None:
+    async with fleet("a", "b", "c", starts=False) as world:
+        world.away = {"c"}
+        world.start()
+        never = asyncio.Event()
+        unlisted(world.links["b"], never)
+        await asyncio.sleep(10)
+        # They came after the start, and so do not wait for b. The third finds no room.
+        for name in ("first", "second", "third"):
+            await world.hub.cluster.create(pytorch_job(name, workers=3, runtime="6000s"))
+            await asyncio.sleep(10)
+        to_c = world.members["c"].cluster.api(HUB_ACCOUNT)
+        to_c.freeze()
+        world.running_hub.join("c", to_c)
+        await asyncio.sleep(10)
+        if renewed:
+            world.running_hub.fleet.reach("b", unlisted(world.members["b"].cluster.api(HUB_ACCOUNT), never))
+        await asyncio.sleep(20)
+        to_c.thaw()
+        await asyncio.sleep(60)
+        assert await world.places("PyTorchJob", "third") == ["c"]
