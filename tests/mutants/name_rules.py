@@ -33,7 +33,7 @@ NAME_MUTANTS: Final = (
         "F",
         "a member that says it is the cluster in which a gang failed shows its copy",
         "webhook/fleet/jobs/cluster_names.py",
-        "                disputed |= not shows\n",
+        "            disputed |= not shows\n",
         "",
         f"{UNIT}/fleet/test_two_names_failing.py -k says_that_it_is",
     ),

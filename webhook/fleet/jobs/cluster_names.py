@@ -80,14 +80,16 @@ class ClusterNames:
     async def failed_in(self, dispatch: Dispatch) -> tuple[FailedIn, ...]:
         """Return where a gang has failed whose copy is in the member that its record names.
 
-        Who says that it is that cluster, and answers without that copy, may be right: then only names are noted.
+        Who says that it is that cluster, and does not show that copy, may be right: then only names are noted. So may
+        one that does not answer now.
         """
         shown_by, disputed = [dispatch.member], False
         for member in self._others(dispatch):
+            shows = False
             with contextlib.suppress(NoAnswer):
                 shows = await self.shows(member, dispatch)
-                shown_by += [member] * shows
-                disputed |= not shows
+            shown_by += [member] * shows
+            disputed |= not shows
         if disputed:
             return tuple(map(FailedIn, shown_by))
         return (FailedIn(dispatch.member, dispatch.cluster),)

@@ -41,6 +41,10 @@ class Failed:
         """The copy that was seen to have failed, and since when."""
         self._last: Look | None = None
         """That copy, as it was before anybody deleted it."""
+        self._is_there = False
+        """Whether it was not deleted yet at the present look: by other names of its cluster it is shown too."""
+        self._noted_there: tuple[str, tuple[FailedIn, ...]] = "", ()
+        """Of the copy with this uid what was noted last while it was there."""
         self._unanswered: dict[str, float] = {}
         """Loop time since when each member was asked without an answer, as seen for this gang."""
         self._asked_at = -inf
@@ -59,7 +63,7 @@ class Failed:
 
         It waits until its failure counts, and would else run again as if it had never failed.
         """
-        self.noted = ()
+        self.noted, self._is_there = (), False
         if dispatch.phase is not DispatchPhase.GRANTED:
             self._last = None
             return found
@@ -67,6 +71,7 @@ class Failed:
             return found
         copy = found.sight.copy
         if copy is not None and copy.uid == dispatch.copy_uid and not copy.deleting:
+            self._is_there = True
             self._last = found if copy.failed else None
         last = None if self._last is None else self._last.sight.copy
         if self._last is None or last is None or last.uid != dispatch.copy_uid:
@@ -77,7 +82,10 @@ class Failed:
         """Return the members left to try for a gang that has failed, with the silent ones and with what is no member
         yet; also while its policy suspends dispatching, for that ends.
         """
-        self.noted = await self._names.failed_in(dispatch)
+        if self._is_there:
+            self._noted_there = dispatch.copy_uid, await self._names.failed_in(dispatch)
+        uid, noted = self._noted_there
+        self.noted = noted if uid == dispatch.copy_uid else await self._names.failed_in(dispatch)
         rules = policy.resumed, namespace, queue
         allowed = self._fleet.members.keys() - self._fleet.left_out(*rules).keys()
         others = allowed | self._fleet.may_come(*rules).keys()
