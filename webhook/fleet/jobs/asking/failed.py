@@ -26,6 +26,8 @@ NAMED_MAX: Final = 10
 UNASKED_SECONDS: Final = 30.0
 """After which nobody knows any more whether a member that did not answer has answered meanwhile."""
 
+_STARTS_NOTHING: Final = "could not be looked through yet, or start nothing"
+
 
 def failed_there(why: str) -> str:
     """Return that a gang has failed in its member, and why, in words that follow the member's name."""
@@ -127,21 +129,23 @@ class Failed:
         looks = dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
         fit = {name for name, found in looks.items() if eligible(wish, None if found is None else found.sight)}
         hears = fit - self._fleet.silent
-        if hears and not left_in:
+        takes = hears - self._starting_nothing(dispatch, looks)
+        if takes and not left_in:
             return AfterFailure.MOVE
         if hears and HUB in left_in:
             return self.held_up(why, left_in[HUB])
         self._asked_at = now()
-        # Nothing is offered to one that answers and does not hear this hub: its gang would leave for nobody. Nor to one
-        # that does while it may be left in another: that one is then waited for as if it were silent.
+        # Nothing is offered to one that answers and does not hear this hub, or starts nothing: its gang would leave for
+        # nobody. Nor to one that does while it may be left in another: that one is waited for as if it were silent.
         unread = {name for name, found in looks.items() if found is not None and found.sight.unread}
-        silent = (fit - hears) | unread | {name for name, found in looks.items() if found is None}
-        if hears:
+        silent = (fit - takes) | unread | {name for name, found in looks.items() if found is None}
+        if hears and left_in:
             left = left_in.keys() - {dispatch.member}
             nothing = f"nothing of it is left in: {_names(left)}" if left else "nothing else of it is left there"
             self.words = f"others may have it, once it is known that {nothing}"
         else:
-            why_not = ["do not hear this hub"] * bool(fit) + ["do not answer"] * bool(fit or silent - unread)
+            why_not = ["do not hear this hub"] * bool(fit - hears) + [_STARTS_NOTHING] * bool(hears)
+            why_not += ["do not answer"] * bool(silent - unread - hears)
             why_not += ["have no ledger that can be read"] * bool(unread)
             self.words = f"others may have it, and {', or '.join(why_not)}: {_names(silent)}"
         self.words = f"{self.said}; {self.words}"
@@ -149,6 +153,21 @@ class Failed:
         self._unanswered = {name: self._unanswered.get(name, now()) for name in silent}
         waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
         return AfterFailure.WAIT if waits else AfterFailure.END
+
+    def _starting_nothing(self, dispatch: Dispatch, looks: Mapping[str, Look | None]) -> set[str]:
+        """Return which of the members that answer would be offered nothing now, or would start nothing."""
+        failed = {each.cluster for each in (*dispatch.failed, *self.noted)} - {""}
+        return {
+            name
+            for name, found in looks.items()
+            if found is not None
+            # Where its name has just come to lead to such a cluster, the next look knows who shows the copy there.
+            and (
+                found.sight.cluster in failed
+                or self._fleet.swept.why_not_done(name, found.sight.cluster)
+                or self._fleet.idle(name)
+            )
+        }
 
     def held_up(self, why: str, unread: str) -> AfterFailure:
         """Return that it waits for what the hub cannot read; ``why`` it failed, as its copy says."""
