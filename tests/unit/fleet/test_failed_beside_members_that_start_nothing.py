@@ -86,8 +86,8 @@ async def test_it_runs_once_in_a_cluster_though_another_name_has_only_come_to_le
         await world.hub.cluster.create(failover_policy())
         await asyncio.sleep(10)
         if swept_by_that_name:
-            swept = world.running_hub.fleet.swept
-            swept.note_cluster("b", world.running_hub.fleet.members["a"].uid)
+            running = world.running_hub.fleet
+            running.swept.clusters["b"].append(running.members["a"].uid)
         await world.hub.cluster.create(once(pytorch_job(runtime="5s")))
         await world.until(lambda: fails_there(side))
         # The new credentials lead to the cluster of a, which they reach only a little later.
