@@ -129,6 +129,14 @@ RELEASE_MUTANTS: Final = (
     ),
     Mutant(
         "8",
+        "a pod that was lost before its job was to go is owed, however late that is read",
+        LATE_PODS,
+        "now_is.resource_version < record.left_version:\n",
+        "False:\n",
+        LATE_PODS_TESTS,
+    ),
+    Mutant(
+        "8",
         "a pod that is being deleted on a node is there",
         "webhook/core/model/pods.py",
         "(terminating and not node)",

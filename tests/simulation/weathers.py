@@ -77,6 +77,7 @@ PAST_FAILURES = (
     ("rough with hostile tenants and namespaces ungated", 3997258251),
     ("rough with orphans of adopted jobs", 610064873),
     ("rough with pods reviewed slowly", 2361153475),
+    ("rough with pods reviewed slowly", 2835076177),
     ("calm with pods replaced", 14),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for

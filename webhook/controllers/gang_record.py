@@ -141,6 +141,8 @@ class GangRecord:
     """Unix time since when such a gang lacks pods after all, which were deleted; 0 while it lacks none."""
     left_seconds: float = 0.0
     """Unix time at which its job was first seen to have ended, to be deleted or gone, or to be suspended to stop it."""
+    left_version: int = 0
+    """The job's resourceVersion then, where it was only to be deleted or suspended; else 0."""
     writes: Writes = field(default_factory=Writes)
     rests_until: float = 0.0
     """Unix time before which nothing is due of it, should it not change: 0 until that is known."""
@@ -162,6 +164,7 @@ class GangRecord:
             self.charged = None
             self.proved_gone = False
             self.unstarted_since = self.whole_since = self.lost_seconds = self.left_seconds = 0.0
+            self.left_version = 0
             self.rests_until = 0.0
         if after is not Phase.WAITING:
             self.asked = None

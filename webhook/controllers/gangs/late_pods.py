@@ -26,9 +26,9 @@ nothing that it reports tells then that it will not."""
 MOMENT_SECONDS: Final = 0.5
 """So much later than that its pods are deleted we may read that their job is, which is why.
 
-It counts from when each is read, not from when a cycle looks at it. Where the watch of pods is later than that of jobs
-by more, a job is read to be gone before the loss of a pod is, and the gang was whole when it was looked at last: its
-room is given away though a pod that replaces the lost one may come. Nothing that is read tells that apart.
+It counts from when each is read, not from when a cycle looks at it. The watch of pods may be later than that of jobs
+by more. That a pod had ended, or was being deleted, before its job was to go, their versions tell then. Of one that is
+read to be gone none does: the room is given away though a pod that replaces it may come.
 """
 
 
@@ -74,7 +74,7 @@ class LatePods:
             if not record.left_seconds:
                 self._note_end(job, held, record, now)
             return
-        record.left_seconds = 0.0
+        record.left_seconds, record.left_version = 0.0, 0
         if not self._owes_pods(job, held):
             record.whole_since, record.lost_seconds = held.since_seconds, 0.0
         elif record.whole_since == held.since_seconds and not self._any_ended(held):
@@ -98,7 +98,13 @@ class LatePods:
             return
         held, job = self._view.ledger.entries.get(was.gang or ""), self._view.jobs.get(was.gang or "")
         record = None if held is None else self._gangs.find(held.uid)
-        if held is None or job is None or record is None or record.whole_since != held.since_seconds:
+        if held is None or record is None or record.whole_since != held.since_seconds:
+            return
+        if now_is is not None and now_is.resource_version < record.left_version:
+            # Read late: it was lost before its job was to go.
+            record.whole_since = 0.0
+            return
+        if job is None:
             return
         ended = now_is is not None and now_is.terminal and not now_is.terminating
         known = record.left_seconds or (record.lost_seconds and not ended)
@@ -112,6 +118,7 @@ class LatePods:
     def _note_end(self, job: JobRecord | None, held: Reservation, record: GangRecord, now: float) -> None:
         """Note when a gang was first seen to have been told to make no more pods, and whether it lacked any then."""
         record.left_seconds = now
+        record.left_version = 0 if job is None or job.finished is not None else job.resource_version
         if record.lost_seconds and now - record.lost_seconds >= MOMENT_SECONDS:
             record.whole_since = 0.0
         if job is not None and job.finished is not None and self._has_ended_whole(job, held):

@@ -33,9 +33,10 @@ class Leaving:
         self.records.of(self.job.uid).started(self.world.now)
         self.world.now += 3600
 
-    def pod(self, name: str, *, looked: bool = True, **facts: Any) -> None:
+    def pod(self, name: str, *, looked: bool = True, version: int = 999, **facts: Any) -> None:
         """Let a pod of it be seen, before a cycle looks at the gang or not."""
-        kept = PodRecord(name, self.job.namespace, name, 1, PodPrice(), self.job.uid, "main", node="node-1", **facts)
+        which = name, self.job.namespace, name, version
+        kept = PodRecord(*which, PodPrice(), self.job.uid, "main", node="node-1", **facts)
         fences = self.world.view.fences
         before = fences.pod(self.job.namespace, name)
         fences.put_pod(kept)
@@ -168,6 +169,24 @@ def test_the_room_of_a_job_that_is_deleted_as_soon_as_it_has_ended_is_free_at_on
     gang.pod("b", phase="Failed")
     assert not gang.ends("Succeeded")
     assert not gang.goes()
+
+
+@pytest.mark.parametrize("lost", [{"terminating": True}, {"phase": "Succeeded"}, {"phase": "Failed"}])
+@pytest.mark.parametrize(("version", "kept"), [(49, True), (51, False)])
+def test_a_pod_that_was_lost_before_the_job_was_to_go_is_owed_though_it_is_read_later(
+    version: int, kept: bool, lost: dict[str, Any]
+) -> None:
+    gang = Leaving()
+    gang.pod("a", version=1)
+    gang.pod("b", version=2)
+    deleting = replace(gang.job, suspended=False, deleting=True, resource_version=50)
+    gang.world.view.put_job(deleting)
+    gang.marks.job_changed(gang.job, deleting)
+    assert not gang.goes()
+    gang.pod("b", looked=False, version=version, **lost)
+    assert gang.is_kept() is kept
+    gang.world.now += ON_THEIR_WAY_SECONDS
+    assert not gang.is_kept()
 
 
 def test_when_a_pod_and_the_job_went_counts_not_when_a_cycle_looked_at_them() -> None:
