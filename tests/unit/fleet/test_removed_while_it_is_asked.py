@@ -45,15 +45,20 @@ async def runs_in_a() -> AsyncIterator[tuple[Fleet, asyncio.Event]]:
         yield world, asked
 
 
+async def hangs_as_it_is_asked(world: Fleet, asked: asyncio.Event, *, removed: bool) -> None:
+    """Let c hang as it is asked whether it has a gang of a, which is silent by now; and be removed, or not."""
+    await asyncio.sleep(SURELY_SECONDS - 40)
+    world.links["c"].freeze()
+    await asyncio.wait_for(asked.wait(), 2 * SURELY_SECONDS)
+    if removed:
+        leaves(world, "c")
+
+
 @pytest.mark.parametrize("removed", [False, True])
 async def test_gangs_of_a_silent_member_are_given_up_though_another_is_removed_while_it_is_asked(removed: bool) -> None:
     async with runs_in_a() as (world, asked):
         world.links["a"].freeze()
-        await asyncio.sleep(SURELY_SECONDS - 40)
-        world.links["c"].freeze()
-        await asyncio.wait_for(asked.wait(), 2 * SURELY_SECONDS)
-        if removed:
-            leaves(world, "c")
+        await hangs_as_it_is_asked(world, asked, removed=removed)
         await runs_in(world, 0, 3, 0, seconds=2 * SURELY_SECONDS)
 
 
@@ -63,11 +68,7 @@ async def test_gangs_of_a_removed_member_are_given_up_though_another_is_removed_
 ) -> None:
     async with runs_in_a() as (world, asked):
         leaves(world, "a")
-        await asyncio.sleep(SURELY_SECONDS - 40)
-        world.links["c"].freeze()
-        await asyncio.wait_for(asked.wait(), 2 * SURELY_SECONDS)
-        if removed:
-            leaves(world, "c")
+        await hangs_as_it_is_asked(world, asked, removed=removed)
         await runs_in(world, 0, 3, 0, seconds=2 * SURELY_SECONDS)
 
 
@@ -77,11 +78,7 @@ async def test_a_member_that_is_back_hears_the_hub_though_another_was_removed_wh
 ) -> None:
     async with runs_in_a() as (world, asked):
         world.links["a"].freeze()
-        await asyncio.sleep(SURELY_SECONDS - 40)
-        world.links["c"].freeze()
-        await asyncio.wait_for(asked.wait(), 2 * SURELY_SECONDS)
-        if removed:
-            leaves(world, "c")
+        await hangs_as_it_is_asked(world, asked, removed=removed)
         world.links["a"].thaw()
         await asyncio.sleep(LATE_SECONDS + 60)
         assert "a" not in world.running_hub.fleet.silent, "it answers, and its Lease is renewed by nobody"
