@@ -305,9 +305,9 @@ def suspended(root: str, suspends: Sequence[Path]) -> str:
     return " || ".join(f"{step(root, render(path))}.orValue(false) == true" for path in suspends)
 
 
-def lifts_hold(suspends: Sequence[Path]) -> str:
-    """Return an expression: an update un-suspends a job that its owner had held."""
-    return f"'{names.HOLD}' in {annotations_of('oldObject')} && !({suspended('object', suspends)})"
+def held(root: str) -> str:
+    """Return an expression: the owner of a job holds it."""
+    return f"'{names.HOLD}' in {annotations_of(root)}"
 
 
 def either(*alternatives: str) -> str:

@@ -49,6 +49,8 @@ TARGET: Final = Path(__file__).parent / "base" / "registrations.yaml"
 def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
     """Born suspended; and suspended again when the owner lifts a hold, so that the job queues at its place.
 
+    So is what a job in no queue made, when it loses that job and names a queue itself.
+
     A condition in CEL costs the API server a copy of the object, twice at a creation: what we patch is looked at again.
     So what labels tell of a new job is left to objectSelectors. The reconciler creates nothing.
     """
@@ -72,18 +74,18 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
         for family in families
     ]
     entries.append(entry("gated-namespaces", "/mutate/jobs", born, namespaceSelector=gated(), **shared))
-    held = [family for family in families if family.suspends]
-    suspends = sorted({path for family in held for path in family.suspends})
-    entries.append(
+    entries += [
         entry(
-            "held",
+            f"{family.name}-held",
             "/mutate/jobs",
-            job_rules(held, "UPDATE"),
+            job_rules([family], "UPDATE"),
             namespaceSelector=selector(),
-            matchConditions=by_others(*condition("hold-lifted", cel.lifts_hold(suspends))),
+            matchConditions=by_others(*condition("comes-to-wait", _comes_to_wait(family, families))),
             **shared,
         )
-    )
+        for family in families
+        if family.suspends
+    ]
     return [*entries, plain_pods_entry(), placed_pods_entry()]
 
 
@@ -160,6 +162,13 @@ def _is_to_be_judged(family: Family, known: Sequence[Family]) -> str:
     opted_in = f"[object, oldObject].exists(it,\n{cel.concerns('it', family)}\n)"
     makers = cel.makers(family, known)
     return cel.either(opted_in, f"({cel.loses_maker(makers)}\n&& {BY_NO_DRAINER})") if makers else opted_in
+
+
+def _comes_to_wait(family: Family, known: Sequence[Family]) -> str:
+    """Return an expression: a changed object that would run has to wait again, or now that its owner is gone."""
+    makers = cel.makers(family, known)
+    orphaned = [f"(({cel.asks('object', family)})\n&& {cel.loses_maker(makers)})"] if makers else []
+    return f"!({cel.suspended('object', family.suspends)}) && (\n{cel.either(cel.held('oldObject'), *orphaned)}\n)"
 
 
 def let_go_entry(families: Sequence[Family]) -> dict[str, Any]:

@@ -388,6 +388,22 @@ def test_the_jobs_of_a_job_set_that_waits_do_not_start_without_its_queue(gated: 
     wait_until(lambda: "names no queue of its own" in str(gated.items("workloads")), what="its workload says why")
 
 
+def test_a_job_of_no_queue_does_not_overdraw_one_by_what_it_made(owner: Kubectl, admin: Kubectl) -> None:
+    """What it made names a queue that it does not wait in, and is let go of while it runs."""
+    give_queue(admin, 2)
+    made = jobset("set", 3, pod_template())
+    made["spec"]["replicatedJobs"][0]["template"].setdefault("metadata", {})["labels"] = {
+        "kueue.x-k8s.io/queue-name": QUEUE
+    }
+    owner.create(made)
+    wait_until(lambda: len(owner.pods(phase="Running")) == 3, what="it runs, beside the queue")
+    owner("delete", "jobset", "set", "--cascade=orphan")
+    wait_until(lambda: owner.get("job", "set-workers-0")["spec"].get("suspend"), what="it is to wait")
+    wait_until(lambda: not owner.pods(), what="its pods go")
+    stays(lambda: not entries(admin), 3, "the queue is charged for none of it")
+    wait_until(lambda: "set-workers-0" in str(owner.items("workloads")), what="it waits in the queue that it names")
+
+
 def test_a_job_that_was_admitted_is_not_deleted_from_above_its_pods(owner: Kubectl, admin: Kubectl) -> None:
     """Nobody could stop them any more: whoever is owed their room would wait for ever."""
     running_gang(owner, admin)

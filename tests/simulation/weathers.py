@@ -79,6 +79,7 @@ PAST_FAILURES = (
     ("rough with pods reviewed slowly", 2361153475),
     ("rough with pods reviewed slowly", 2835076177),
     ("calm with pods replaced", 14),
+    ("rough with hostile tenants of all kinds", 1354423679),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -115,7 +116,8 @@ taken away before there was one, a job that was gone, and one whose status its
 tenant wrote, a moment after their start, an owner in another namespace, an old job
 that was deleted half a second before the first ledger, a JobSet that was
 stopped while the pods that it lacked were being reviewed, a PyTorchJob that
-was deleted while a pod of it was replaced and the ledger written."""
+was deleted while a pod of it was replaced and the ledger written, Jobs that
+overdrew the queue that they named by losing the JobSet that was in none."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

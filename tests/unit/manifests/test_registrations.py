@@ -286,13 +286,22 @@ def test_one_entry_takes_a_new_job_whichever_queue_label_it_has(
 
 
 def test_every_job_that_can_be_held_is_sent_when_its_hold_may_be_lifted() -> None:
-    held = entry_of(MUTATING, "held")
-    assert {rule[:2] for rule in rules([held], "/mutate/jobs")} == {
-        (kind.group, kind.plural) for kind in KIND_LIST if kind.suspend
-    }
     for kind in KIND_LIST:
-        if kind.suspend:
-            assert cel.step("object", ".".join(kind.suspend)) in held["matchConditions"][0]["expression"]
+        served = (kind.group, kind.plural, "UPDATE")
+        found = [entry for entry in MUTATING if served in rules([entry], "/mutate/jobs")]
+        assert len(found) == bool(kind.suspend)
+        for entry in found:
+            assert cel.step("object", ".".join(kind.suspend or ())) in entry["matchConditions"][0]["expression"]
+
+
+def test_every_job_that_another_kind_makes_is_sent_when_it_may_lose_its_owner() -> None:
+    made = {child for kind in KIND_LIST for child in kind.child_kinds}
+    for kind in KIND_LIST:
+        if kind.key in made and kind.suspend:
+            served = (kind.group, kind.plural, "UPDATE")
+            (entry,) = [each for each in MUTATING if served in rules([each], "/mutate/jobs")]
+            makers = [each.key for each in KIND_LIST if kind.key in each.child_kinds]
+            assert all(f"'{maker}'" in entry["matchConditions"][0]["expression"] for maker in makers)
 
 
 def test_pods_are_sent_as_gang_members_everywhere_and_loose_only_where_fenced() -> None:

@@ -13,10 +13,19 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gating import gated_by_namespace, is_child, owner_of
 from webhook.jobs.reading.ours import own_marks
 from webhook.jobs.reading.record import Owner
+from webhook.server.jobs.gang_checks import reading
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.controllers_labels import controllers_label_changed
 from webhook.server.review.gang_owner import belongs
-from webhook.server.review.job_facts import JobRules, is_suspended, own_fields, root_of, waits_for_tutti
+from webhook.server.review.job_facts import (
+    JobRules,
+    gang_labels,
+    is_suspended,
+    own_fields,
+    root_of,
+    ruling_alone,
+    waits_for_tutti,
+)
 from webhook.server.review.pod_facts import parse_version, render_version
 from webhook.untyped import paths
 from webhook.wire.admission_review import ReviewRequest
@@ -92,6 +101,22 @@ def loses_maker(
     if owner_of(old) == owner_of(obj) or request.username in rules.settings.collector_users:
         return None
     return _let_go(request, rules, kind, old)
+
+
+def comes_to_wait(rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Mapping[str, Any]) -> bool:
+    """Return whether a child that runs beside all queues, as its owner did, is let go of and asks for a queue itself.
+
+    It would be adopted like what ran before Tutti came, and overdraw the queue. What a gang made stays with that gang.
+    """
+    if is_child(kind, obj, rules.kinds) or not is_child(kind, old, rules.kinds):
+        return False
+    root = root_of(rules, old)
+    of_a_gang = root is not None and (
+        root.uid in rules.view.ledger.entries or (root.record is not None and waits_for_tutti(rules, root.record))
+    )
+    if of_a_gang or any(label is not None for label in gang_labels(rules, kind, old).values()):
+        return False
+    return ruling_alone(rules, kind, obj) is not None and reading(rules, kind, obj).asks is not None
 
 
 def _orphaning(request: ReviewRequest, old: Mapping[str, Any]) -> bool:

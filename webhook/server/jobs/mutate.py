@@ -5,7 +5,8 @@ one.
 
 Idempotent and smallest: run on its own output it patches nothing. Owned children are never touched; their owner's
 controller decides them. A user who un-suspends a job on hold lifts the hold: the job is stored suspended still, and
-waits at its old place.
+waits at its old place. A child of a job that waited for nobody, if it loses its owner and asks for a queue itself, is
+a job of its own from then on, and is suspended to wait like any other.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from webhook.jobs.patches.marking import gate_pod, mark, marked
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.gating import GateRule, left_to_kueue, pending, with_default_queue
+from webhook.server.jobs.children import comes_to_wait
 from webhook.server.review.answer import ALLOW, Answer, allow, patch
 from webhook.server.review.class_checks import corrected, corrects
 from webhook.server.review.job_facts import JobRules, is_suspended, ruling
@@ -34,7 +36,7 @@ def mutate(request: ReviewRequest, rules: JobRules) -> Answer:
     if not isinstance(obj.get("metadata"), dict) or not isinstance(obj.get("spec"), dict):
         return ALLOW
     if request.operation == "UPDATE":
-        return _lift_hold(request, rules, kind, obj)
+        return _change(request, rules, kind, obj)
     in_namespace = _in_namespace(request, obj)
     rule = ruling(rules, kind, in_namespace, request.username)
     if rule is None:
@@ -91,19 +93,25 @@ def _passed_over(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
     return ALLOW
 
 
-def _lift_hold(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer:
+def _change(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer:
     old = request.old_object
-    if old is None or kind.suspend is None or request.username == rules.settings.account:
+    if old is None or kind.suspend is None or request.username == rules.settings.account or is_suspended(kind, obj):
         return ALLOW
-    uid = paths.find(old, ("metadata", "uid"))
-    text = paths.find(old, ("metadata", "annotations", names.HOLD))
-    held = isinstance(uid, str) and annotations.decode_hold(text, uid)
-    if not held or not is_suspended(kind, old) or is_suspended(kind, obj):
+    if is_suspended(kind, old) and _is_held(old):
+        waiting = editing.drop(obj, ("metadata", "annotations", names.HOLD))
+        warning = "the hold is lifted: the job waits for its turn again and starts when all its pods fit"
+    elif comes_to_wait(rules, kind, old, obj):
+        waiting, warning = obj, "it has lost its owner and names a queue itself: it is suspended, and waits there"
+    else:
         return ALLOW
     try:
-        waiting = editing.put(obj, kind.suspend, True)
+        waiting = editing.put(waiting, kind.suspend, True)
     except editing.Blocked:
         return ALLOW
-    waiting = editing.drop(waiting, ("metadata", "annotations", names.HOLD))
-    warning = "the hold is lifted: the job waits for its turn again and starts when all its pods fit"
     return patch(tuple(editing.diff(obj, waiting)), (warning,))
+
+
+def _is_held(old: Mapping[str, Any]) -> bool:
+    uid = paths.find(old, ("metadata", "uid"))
+    text = paths.find(old, ("metadata", "annotations", names.HOLD))
+    return isinstance(uid, str) and annotations.decode_hold(text, uid)
