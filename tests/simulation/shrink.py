@@ -16,6 +16,8 @@ JOBS: Final = 12
 LESS: Final[dict[str, Any]] = {
     "crash": 0.0,
     "freeze": 0.0,
+    "deaths_told": 0.0,
+    "deaths_imagined": 0.0,
     "pod_groups": 0,
     "ensembles": 0,
     "churn": 0,

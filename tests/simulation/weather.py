@@ -16,6 +16,10 @@ class Weather:
     """Chance that a reconciler dies at a write, before or after it is sent."""
     freeze: float = 0.002
     """Chance that a reconciler is frozen at a write, and thaws up to 30 s later."""
+    deaths_told: float = 0.0
+    """Chance that a standby learns at once that the leader's process is dead."""
+    deaths_imagined: float = 0.0
+    """Chance that it takes a leader for dead that lives."""
     limited: float = 0.0
     """Chance that a job carries a run-time limit, which may be too short for it."""
     long: float = 0.0

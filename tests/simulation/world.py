@@ -6,7 +6,7 @@ which writes a process dies. Invariants are checked after every write that is st
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -26,6 +26,7 @@ from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, N
 from tests.simulation.neighbours import Neighbours
 from tests.simulation.node_churn import NodeChurn
 from tests.simulation.owners import Owners
+from tests.simulation.processes import Deaths, PeerlessForwarder, Replica
 from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.run_times import RunTimes
@@ -51,7 +52,6 @@ from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.server.handler import ReviewHandler
-from webhook.server.sharding.forward import Forwarder
 
 SMALL_PAGE_BYTES: Final = 300
 READER: Final = User.service_account("tutti-system", "tutti-webhook")
@@ -62,29 +62,6 @@ UNLISTABLE: Final = (
     "localqueues.kueue.x-k8s.io",
     "podgroups.scheduling.x-k8s.io",
 )
-
-
-class PeerlessForwarder(Forwarder):
-    """Passes pod reviews to the owning replica by a call instead of a connection."""
-
-    handlers: Mapping[str, ReviewHandler]
-
-    async def _post(self, url: str, path: str, body: bytes, timeout_seconds: float) -> tuple[int, bytes] | None:
-        handler = self.handlers[url.removeprefix("sim://")]
-        assert handler.forwarder is not None
-        handler.forwarder.ownership.join(self._now())
-        return await handler.review(path, body, timeout_seconds, hopped=True)
-
-    async def _healthy(self, url: str) -> bool:
-        return url.removeprefix("sim://") in self.handlers
-
-
-@dataclass(slots=True)
-class Replica:
-    """One process: its connection and its task."""
-
-    api: SimulatedApi
-    task: asyncio.Task[None]
 
 
 @dataclass
@@ -128,9 +105,10 @@ class World:
         self.kept_nodes = KeptNodes(self.invariants.note)
         self.run_times = RunTimes(self.cluster, self.invariants, self.invariants.note)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
-        ledger = lambda: self.invariants.ledger  # noqa: E731
         self.shut_kinds = ShutKinds(self.cluster, Random(self.seed), self.invariants, self.load.create_one, known_after)
-        self.owners = Owners(self.cluster, Random(self.seed), self.load, ledger, self.invariants.note)
+        self.owners = Owners(
+            self.cluster, Random(self.seed), self.load, lambda: self.invariants.ledger, self.invariants.note
+        )
         self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
         if self.weather.hostile or self.weather.orphaned:
             self.invariants.running = Running()
@@ -151,6 +129,7 @@ class World:
         if self.weather.hidden:
             self.neighbours = Neighbours(self.cluster)
             self.config = self.config.model_copy(update={"hide_neighbours": True, "events_per_second": 20.0})
+        self.deaths = Deaths(self.seed, self.weather.deaths_told, self.weather.deaths_imagined)
         self.replicas: dict[str, Replica] = {}
         self.handlers: dict[str, ReviewHandler] = {}
         self.parts: dict[str, reconciler_parts.ReconcilerParts] = {}
@@ -286,12 +265,14 @@ class World:
         self.generation += 1
         clock, on_date = self._clock()
         api = self._api(ACCOUNT, lambda point: self._maybe_die(name, point), on_date)
+        identity = f"{name}-{self.generation}"
         parts = reconciler_parts.reconciler(
             api,
             self.config,
-            identity=f"{name}-{self.generation}",
+            identity=identity,
             clock=clock,
             rng=Random(self.rng.getrandbits(64)),
+            **self.deaths.of(identity),
         )
         if not self.weather.deadlines:
             parts.terms.held = nullcontext  # type: ignore[method-assign,assignment]
@@ -299,6 +280,7 @@ class World:
         self.kept_nodes.watch(parts)
         self.parts[name] = parts
         self.replicas[name] = Replica(api, self.spawn(self._live(name, parts)))
+        self.deaths.watch(identity, self.replicas[name].task)
 
     async def _live(self, name: str, parts: reconciler_parts.ReconcilerParts) -> None:
         restores = self.cluster.server.store.restores

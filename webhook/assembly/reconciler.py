@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from webhook.assembly.read_api import ReadApi, read_api
@@ -55,8 +55,10 @@ def reconciler(
     rng: random.Random,
     on_renewed: Callable[[float], None] = lambda deadline: None,
     on_ended: Callable[[], None] = lambda: None,
+    address: str = "",
+    death_of: Callable[[str], Awaitable[object]] | None = None,
 ) -> ReconcilerParts:
-    """Return a reconciler replica.
+    """Return a reconciler replica. ``address`` and ``death_of`` are as ``Terms`` takes them.
 
     ``on_renewed`` is told the monotonic time by which the lease must be renewed or a term be over, ``on_ended`` that it
     is over.
@@ -73,6 +75,8 @@ def reconciler(
         on_ended=on_ended,
         decoder=feeds.ledger_decoder,
         proved_seq=lambda: rebuild.proved_seq(view),
+        address=address,
+        death_of=death_of,
     )
     feeds.index_seen = terms.index_seen
     recorder = EventRecorder(api, identity, clock.now, config.events_per_second)

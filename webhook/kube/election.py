@@ -7,7 +7,9 @@ distinct identities therefore never both lead while their clocks run at the same
 take-over raises the ledger's epoch by compare-and-swap.
 
 In addition to upstream: each term has an identity of its own. A term that finds an earlier term of its own process
-takes over like anybody else, with another transition, because writes of the earlier one may still be on their way.
+takes over like anybody else, with another transition, because writes of the earlier one may still be on their way. And
+a record says where the process of its holder listens: whoever learns there that it is dead need not wait for the lease
+to run out. Should that be wrong, two lead for a moment, which the epoch makes harmless.
 """
 
 import json
@@ -35,6 +37,8 @@ class LeaderRecord:
     acquired: str
     renewed: str
     transitions: int
+    address: str = ""
+    """Where the holder's process listens for as long as it lives, as ``host:port``; empty where that is not told."""
 
     def ended_seconds(self) -> float | None:
         """Return when the lease ends unless it is renewed, by its holder's clock; None where that cannot be read."""
@@ -60,6 +64,7 @@ def parse(text: str) -> LeaderRecord | None:
             acquired=str(fields.get("acquireTime") or ""),
             renewed=str(fields.get("renewTime") or ""),
             transitions=int(fields.get("leaderTransitions") or 0),
+            address=str(fields.get("holderAddress") or ""),
         )
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
@@ -80,14 +85,19 @@ def told(text: str | None) -> str:
 
 
 def render(record: LeaderRecord) -> str:
-    """Return the JSON text of ``record``, field by field as client-go writes it (whole seconds, rounded up)."""
-    fields = {
+    """Return the JSON text of ``record``, field by field as client-go writes it (whole seconds, rounded up).
+
+    The address comes after these, where there is one: client-go passes over it.
+    """
+    fields: dict[str, object] = {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": -int(-record.lease_seconds // 1),
         "acquireTime": record.acquired,
         "renewTime": record.renewed,
         "leaderTransitions": record.transitions,
     }
+    if record.address:
+        fields["holderAddress"] = record.address
     return json.dumps(fields, separators=(",", ":"))
 
 
@@ -107,12 +117,17 @@ class Elector:
         retry_seconds: float = 1.0,
         *,
         process: str = "",
+        address: str = "",
     ) -> None:
-        """``identity`` is of one term; those of all terms of one ``process`` begin with its name and an underscore."""
+        """``identity`` is of one term; those of all terms of one ``process`` begin with its name and an underscore.
+
+        ``address`` is what our records say of where the process listens.
+        """
         assert identity, "an elector needs an identity of its own"
         assert lease_seconds > renew_seconds > retry_seconds > 0
         self.identity = identity
         self._process = process or identity
+        self._address = address
         self.retry_seconds = retry_seconds
         """How often a candidate looks again."""
         self.attempt_seconds = renew_seconds / 2
@@ -124,6 +139,8 @@ class Elector:
         self._seen_text: str | None = None
         self._seen_at = 0.0
         self._absent = True
+        self._dead: tuple[str, int] | None = None
+        """Holder and transition of a term whose process is known to be dead."""
         self._pending: LeaderRecord | None = None
         self._held: LeaderRecord | None = None
         self._renewed_at = 0.0
@@ -156,16 +173,29 @@ class Elector:
         """Who holds the lease as last seen; empty when nobody does."""
         return self._seen.holder if self._seen is not None and not self._absent else ""
 
+    @property
+    def other(self) -> LeaderRecord | None:
+        """The record of another process that holds the lease, as last seen; None where none does."""
+        return None if self._seen is None or self._is_free(self._seen) else self._seen
+
+    def died(self, record: LeaderRecord) -> None:
+        """Take note that the process that holds the lease by ``record`` is dead: it will not renew it."""
+        self._dead = (record.holder, record.transitions)
+
     def may_acquire(self, now: float) -> bool:
         """Return whether a conditional write of ``record`` may be tried.
 
-        It may when nobody was seen to hold the lease, it was released, it ran out before our eyes, or its last holder
-        was an earlier term of this process, which is over.
+        It may when nobody was seen to hold the lease, it was released, it ran out before our eyes, its last holder was
+        an earlier term of this process, which is over, or the process of that is dead.
         """
         seen = self._seen
-        if seen is None or seen.holder in ("", self._process) or seen.holder.rpartition("_")[0] == self._process:
+        if seen is None or self._is_free(seen):
             return True
         return now >= self._seen_at + max(self._lease_seconds, seen.lease_seconds)
+
+    def _is_free(self, seen: LeaderRecord) -> bool:
+        ours = seen.holder == self._process or seen.holder.rpartition("_")[0] == self._process
+        return not seen.holder or ours or (seen.holder, seen.transitions) == self._dead
 
     def may_acquire_in(self, now: float) -> float:
         """Return in how many seconds ``may_acquire``, unless the lease is renewed; 0 when it may."""
@@ -186,7 +216,7 @@ class Elector:
             self._pending = replace(self._held, renewed=time)
         else:
             before = max(self._seen.transitions if self._seen else 0, least_transitions)
-            self._pending = LeaderRecord(self.identity, self._lease_seconds, time, time, before + 1)
+            self._pending = LeaderRecord(self.identity, self._lease_seconds, time, time, before + 1, self._address)
         return render(self._pending)
 
     def renewed(self, sent_at: float) -> None:

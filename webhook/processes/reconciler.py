@@ -6,18 +6,19 @@ import random
 from collections.abc import Collection, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from webhook.assembly.reconciler import reconciler
 from webhook.clock import ApiServersClock, telling
 from webhook.cluster.view import unsynced
-from webhook.config import Config
+from webhook.config import Config, Listen
 from webhook.controllers.ledger.errors import SetBack
 from webhook.controllers.reporting.registration_faults import certificates_in
 from webhook.controllers.reporting.registration_watch import RegistrationWatch
 from webhook.kube.connecting import connect
+from webhook.kube.process_death import death_of
 from webhook.kube.server_version import log_server_version
 from webhook.kube.watchdog import EXIT_CODE, HUNG_SECONDS, Watchdog
 from webhook.processes.running import identity_of
@@ -25,6 +26,9 @@ from webhook.server.http.health import build_health_app
 from webhook.server.http.listener import serve
 
 log = structlog.get_logger(__name__)
+
+EVERY_HOST: Final = ("", "::", "0.0.0.0")  # noqa: S104 - compared, not bound
+"""What listens everywhere does not say where it is."""
 
 
 async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
@@ -45,6 +49,8 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         rng=random.Random(identity),  # noqa: S311 - jitter
         on_renewed=lambda deadline: watchdog.feed(deadline + HUNG_SECONDS),
         on_ended=watchdog.disarm,
+        address=_address(config.listen),
+        death_of=death_of,
     )
 
     def problems() -> list[str]:
@@ -74,6 +80,13 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         saying.cancel()
         await health.close()
         await api.close()
+
+
+def _address(listen: Listen) -> str:
+    """Return where a standby learns that this process is dead: at its health port. Empty where it has no known host."""
+    host = os.environ.get("POD_IP", "") if listen.host in EVERY_HOST else listen.host
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{listen.health_port}" if host and listen.health_port else ""
 
 
 def _authorities(cert_dir: Path) -> Collection[bytes]:

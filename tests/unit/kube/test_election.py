@@ -102,6 +102,28 @@ def test_a_released_lease_is_free_at_once() -> None:
     assert not leader.must_quit(100)
 
 
+def test_the_lease_of_a_process_that_is_dead_is_free_at_once_and_no_later_one() -> None:
+    leader, other = Elector("one", address="10.0.0.7:8080"), Elector("two")
+    other.observe(written_by(leader, 0), 1)
+    seen = other.other
+    assert seen is not None
+    assert seen.address == "10.0.0.7:8080"
+    assert not other.may_acquire(1)
+    other.died(seen)
+    assert other.may_acquire(1)
+    assert other.may_acquire_in(1) == 0
+    assert other.other is None
+    again = Elector("one")
+    again.observe(leader.record(UNIX), 2)
+    other.observe(written_by(again, 2), 3)
+    assert not other.may_acquire(3)
+
+
+def test_a_record_says_nothing_of_where_its_holder_is_if_nothing_is_known() -> None:
+    assert "holderAddress" not in fields(Elector("one").record(UNIX))
+    assert fields(Elector("one", address="[fd00::7]:8080").record(UNIX))["holderAddress"] == "[fd00::7]:8080"
+
+
 def test_every_take_over_is_one_more_transition_and_a_renewal_is_not() -> None:
     one, two = Elector("one"), Elector("two")
     first = written_by(one, 0)

@@ -18,7 +18,7 @@ from webhook.core.ledger.record import Ledger
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.kube.api import Api
-from webhook.kube.election import Elector, told
+from webhook.kube.election import Elector, LeaderRecord, told
 
 log = structlog.get_logger(__name__)
 
@@ -72,6 +72,16 @@ class LeasedWriter:
     def free_in_seconds(self) -> float:
         """In how many seconds the lease can be taken, unless it is renewed."""
         return self._elector.may_acquire_in(self._monotonic())
+
+    @property
+    def leader(self) -> LeaderRecord | None:
+        """The record of another process that holds the lease, as last seen; None where none does."""
+        return self._elector.other
+
+    def died(self, leader: LeaderRecord) -> None:
+        """Take note that the process of a ``leader`` is dead: its lease can be taken before it runs out."""
+        log.info("lease.holder_died", holder=leader.holder, address=leader.address)
+        self._elector.died(leader)
 
     @property
     def last_renewal(self) -> str:

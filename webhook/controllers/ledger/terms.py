@@ -7,7 +7,7 @@ goes back from there was restored from a backup.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from webhook.config import Lease
@@ -32,10 +32,17 @@ class Terms:
         on_ended: Callable[[], None] = lambda: None,
         decoder: Callable[[str], Decoder] = lambda name: Decoder(),
         proved_seq: Callable[[], int] = lambda: 0,
+        address: str = "",
+        death_of: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         """``on_renewed`` is told the time by which the lease must be renewed, ``on_ended`` that a term is over;
         ``decoder`` and ``proved_seq`` are as a keeper takes them.
+
+        ``address`` is where others learn that this process is dead, empty where they cannot; ``death_of`` returns once
+        the process at such an address is known to be dead.
         """
+        self.death_of = death_of
+        self._address = address
         self._decoder = decoder
         self._proved_seq = proved_seq
         self._api = api
@@ -68,7 +75,12 @@ class Terms:
         self._number += 1
         lease, identity = self._lease, f"{self._identity}_{self._number}"
         elector = Elector(
-            identity, lease.lease_seconds, lease.renew_seconds, lease.retry_seconds, process=self._identity
+            identity,
+            lease.lease_seconds,
+            lease.renew_seconds,
+            lease.retry_seconds,
+            process=self._identity,
+            address=self._address,
         )
         self._deadline = None
         return LedgerKeeper(

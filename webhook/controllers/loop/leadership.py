@@ -14,6 +14,7 @@ from webhook import metrics
 from webhook.controllers.ledger.errors import GangFailed, LeaseLost, LedgerRefused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.terms import Terms
+from webhook.controllers.loop.death_watch import DeathWatch
 from webhook.controllers.reporting.announce import Announcer
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.kube.backoff import Backoff
@@ -84,13 +85,17 @@ class Leadership:
 
     async def _follow_until_elected(self, replica: Replica, rest_seconds: float) -> None:
         following = asyncio.create_task(replica.follow(), name="follower")
+        watch, keeper = DeathWatch(self._terms.death_of), self._terms.keeper
         try:
             await asyncio.sleep(rest_seconds)
             while not await self._campaign():
                 if following.done():
                     following.result()
-                await asyncio.sleep(self._until_next_campaign())
+                leader = keeper.leader
+                if await watch.wait(leader, self._until_next_campaign()) and leader is not None:
+                    keeper.died(leader)
         finally:
+            watch.stop()
             following.cancel()
             await asyncio.wait([following])
 

@@ -1,6 +1,9 @@
-"""A standby answers as the leader does, and leads as soon as the lease of a leader that died has run out."""
+"""A standby answers as the leader does, and leads as soon as the lease of a leader that died has run out, or at once
+when it is told of that death.
+"""
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 import orjson
@@ -10,6 +13,8 @@ from tests.unit.controllers.stage import JOB, POLICY, waiting_job
 from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config
+from webhook.controllers.loop.death_watch import DeathWatch
+from webhook.kube.election import LeaderRecord
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
 pytestmark = pytest.mark.virtual_time
@@ -66,3 +71,58 @@ async def test_a_standby_leads_when_the_lease_has_run_out_and_not_a_look_or_two_
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+class Told:
+    """What a standby is told of deaths, and whom it has asked about."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.dead = asyncio.Event()
+
+    async def death_of(self, address: str) -> None:
+        self.asked.append(address)
+        await self.dead.wait()
+
+
+@pytest.mark.parametrize("lives", [False, True], ids=["it is dead", "it lives"])
+async def test_a_standby_leads_at_once_when_it_is_told_that_the_leader_is_dead(lives: bool) -> None:
+    """Wrongly told so it takes over from one that lives, which steps down and leaves it the lease."""
+    told = Told()
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        dying, silent = cluster.api(), Told()
+        first, second = (
+            reconciler(api, Config(), identity=name, clock=LoopClock(), rng=Random(name), address=name, death_of=by)
+            for name, api, by in (("one", dying, silent.death_of), ("two", cluster.api(), told.death_of))
+        )
+        running = [asyncio.create_task(first.run())]
+        await asyncio.sleep(2.5)
+        running.append(asyncio.create_task(second.run()))
+        await asyncio.sleep(10)
+        assert told.asked == ["one"]
+        if not lives:
+            dying.sever()
+        told.dead.set()
+        await asyncio.sleep(0.3)
+        assert second.reconciler.leading
+        await asyncio.sleep(10)
+        assert second.reconciler.leading
+        assert not first.reconciler.leading
+        assert silent.asked == (["two"] if lives else [])
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_who_cannot_take_the_lease_of_the_dead_asks_no_faster_than_usual() -> None:
+    told = Told()
+    told.dead.set()
+    record = LeaderRecord("one_1", 5.0, "", "", 1, "one")
+    watch, began = DeathWatch(told.death_of), asyncio.get_running_loop().time()
+    assert await watch.wait(record, 1.0)
+    for _ in range(3):
+        assert not await watch.wait(record, 1.0)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(3.0)
+    assert await watch.wait(replace(record, transitions=2), 1.0)
+    assert told.asked == ["one", "one"]
+    watch.stop()
