@@ -54,6 +54,10 @@ class Deaths:
         ended = self._ended[identity] = asyncio.Event()
         task.add_done_callback(lambda _task: ended.set())
 
+    def lives(self, identity: str) -> bool:
+        """Return whether a process that was started has not ended."""
+        return not self._ended[identity].is_set()
+
     async def _death_of(self, identity: str) -> None:
         # A generator of its own, so that who asks changes nothing else of a story.
         chance = Random(f"{self.seed} {identity} {asyncio.get_running_loop().time()}")

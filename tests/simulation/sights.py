@@ -11,6 +11,7 @@ from tests.simulation.shut_kinds import MOMENTS
 from tests.simulation.world import World
 from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.kube.election import leader_of, readable_seconds
 from webhook.laboratory.simulated.objects.store import Event
 
 KINDS: Final = ("Job", "JobSet", "PyTorchJob")
@@ -57,6 +58,11 @@ SHOWN: Final = {
     "rough with new policy": {"queue deleted in use": 1},
     "calm with pages put back": {"page put back": 1, "page put back while nobody led": 1},
     "rough with pages put back": {"page put back": 1, "page put back while nobody led": 1},
+    "crashing with deaths told": {"lease of the dead taken early": 2},
+    "calm with deaths imagined": {"lease of the living taken early": 2},
+    "rough with deaths imagined": {"lease of the dead taken early": 1, "lease of the living taken early": 1},
+    "rough with deaths imagined and pages": {"lease of the living taken early": 2},
+    "crashing with deaths imagined and pod groups": {"lease of the dead taken early": 2},
     "calm with a ledger put back": {"index put back while nobody led": 1},
     "rough with a ledger put back": {"index put back while nobody led": 1},
 }
@@ -102,11 +108,21 @@ class Sights:
             case "ConfigMap":
                 entries = self._world.invariants.ledger.entries.items()
                 self._adopted |= {uid for uid, entry in entries if entry.adopted}
+                self._lease(event)
             case "ClusterQueue" if event.type == "DELETED":
                 entries = self._world.invariants.ledger.entries.items()
                 self.seen["queue deleted in use"] += any(entry.queue == metadata["name"] for _, entry in entries)
             case kind if kind in KINDS and event.previous is not None:
                 self._job(kind, event.previous.object, item)
+
+    def _lease(self, event: Event) -> None:
+        before = None if event.previous is None else leader_of(event.previous.object)
+        now = leader_of(event.current.object)
+        if before is None or now is None or not before.address or now.holder in ("", before.holder):
+            return
+        if (before.ended_seconds() or 0.0) > (readable_seconds(now.acquired) or 0.0):
+            whose = "living" if self._world.deaths.lives(before.address) else "dead"
+            self.seen[f"lease of the {whose} taken early"] += 1
 
     def _ungated(self, namespace: str) -> None:
         for entry in self._world.invariants.ledger.entries.values():

@@ -13,8 +13,8 @@ from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import Decoder, LedgerCorrupt
 from webhook.errors import Conflict
 
-AT_ONCE: Final = 16
-"""Pages under way at a time, twice as many as of a commit: until all are raised nobody is admitted. Beside fifty
+AT_ONCE: Final = 24
+"""Pages under way at a time, three times as many as of a commit: until all are raised nobody is admitted. Beside fifty
 requests of others a page took half as long so (docs/scale.md).
 """
 
