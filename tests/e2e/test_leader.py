@@ -57,6 +57,13 @@ def is_led_by_another(tutti: Installation, former: Replica) -> bool:
     return tutti.leader is not former
 
 
+def deaths_heard_of(tutti: Installation, name: str) -> int:
+    """Return how often others were told that the process of this name has died while it held the lease."""
+    logs = [replica.component.log.read_text() for replica in tutti.reconcilers]
+    lines = [json.loads(line) for log in logs for line in log.splitlines() if "lease.holder_died" in line]
+    return sum(line["holder"].rpartition("_")[0] == name for line in lines)
+
+
 def ledger_watch(team: Team) -> Watch:
     """Return a watch of the ledger's namespace."""
     return Watch(team.admin.in_namespace(NAMESPACE), "configmaps")
@@ -159,8 +166,11 @@ def test_leaders_killed_at_random_lose_no_gang_and_admit_none_twice(breakable: I
         for pause_seconds in (0.3, 1.1):
             time.sleep(pause_seconds)
             dying = breakable.leader
+            heard = deaths_heard_of(breakable, dying.name)
             dying.component.kill()
             wait_until(partial(is_led_by_another, breakable, dying), what="the standby leads")
+            # Later on it may have begun to lead just before, and nobody was connected to it yet.
+            assert pause_seconds > 1 or deaths_heard_of(breakable, dying.name) == heard + 1
             dying.component.start()
         wait_until(
             lambda: all(condition(item, "Complete") == "True" for item in team.owner.items("jobs")),
@@ -293,12 +303,14 @@ def test_a_leader_that_was_frozen_steps_down_when_it_wakes_and_writes_nothing(
 ) -> None:
     give_queue(team.admin, 1)
     frozen = breakable.leader
+    heard = deaths_heard_of(breakable, frozen.name)
     frozen.component.send(signal.SIGSTOP)
     create_gangs(team.owner, 2)
     wait_until(lambda: len(team.owner.pods(phase="Running")) == 1, what="the standby leads and admits one")
     frozen.component.send(signal.SIGCONT)
     stays(lambda: breakable.leader is not frozen and len(started(team)) == 1, 3, "it leads no longer")
     assert frozen.component.running
+    assert deaths_heard_of(breakable, frozen.name) == heard, "nobody takes it for dead"
     assert reserved(team.admin) == 1
 
 
