@@ -16,11 +16,12 @@ import yaml
 
 from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import Clock
-from webhook.config import Config
+from webhook.config import Config, Listen
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.http import HttpFrontEnd
 from webhook.laboratory.simulated.requests.identity import ADMIN
 from webhook.processes import reconciler as reconciling
+from webhook.processes.reconciler import address_of
 
 PATIENCE_SECONDS = 30.0
 
@@ -104,6 +105,21 @@ async def test_a_leader_counts_on_when_the_clock_of_its_machine_is_set(
         (clock,) = clocks
         monkeypatch.setattr(time, "time", lambda: wall() + 86_400)
         assert clock.now() < wall() + 3600
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "pod_ip", "address"),
+    [
+        ("0.0.0.0", 8080, "10.0.0.7", "10.0.0.7:8080"),
+        ("::", 8080, "fd00::7", "[fd00::7]:8080"),
+        ("", 8080, "10.0.0.7", "10.0.0.7:8080"),
+        ("127.0.0.1", 8080, "10.0.0.7", "127.0.0.1:8080"),
+        ("0.0.0.0", 8080, "", ""),
+        ("0.0.0.0", 0, "10.0.0.7", ""),
+    ],
+)
+def test_a_leader_says_where_others_learn_that_it_is_dead(host: str, port: int, pod_ip: str, address: str) -> None:
+    assert address_of(Listen(host=host, health_port=port), pod_ip) == address
 
 
 def test_a_process_that_dies_in_native_code_says_where() -> None:

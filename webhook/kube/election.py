@@ -141,6 +141,7 @@ class Elector:
         self._absent = True
         self._dead: tuple[str, int] | None = None
         """Holder and transition of a term whose process is known to be dead."""
+        self._died_at = 0.0
         self._pending: LeaderRecord | None = None
         self._held: LeaderRecord | None = None
         self._renewed_at = 0.0
@@ -160,6 +161,8 @@ class Elector:
                 return  # Written before our take-over; it came late, through a cache.
             self._deposed = not self._is_of_our_term(record)
         if text != self._seen_text:
+            if (record.holder, record.transitions) == self._dead and now - self._died_at >= self.attempt_seconds:
+                self._dead = None
             self._seen_text, self._seen, self._seen_at = text, record, now
 
     def _is_of_our_term(self, record: LeaderRecord) -> bool:
@@ -178,9 +181,12 @@ class Elector:
         """The record of another process that holds the lease, as last seen; None where none does."""
         return None if self._seen is None or self._is_free(self._seen) else self._seen
 
-    def died(self, record: LeaderRecord) -> None:
-        """Take note that the process that holds the lease by ``record`` is dead: it will not renew it."""
-        self._dead = (record.holder, record.transitions)
+    def died(self, record: LeaderRecord, now: float) -> None:
+        """Take note that the process that holds the lease by ``record`` is dead: it will not renew it.
+
+        Should a renewal of it be seen later than its last request can take, it lives.
+        """
+        self._dead, self._died_at = (record.holder, record.transitions), now
 
     def may_acquire(self, now: float) -> bool:
         """Return whether a conditional write of ``record`` may be tried.

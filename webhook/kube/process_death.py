@@ -5,28 +5,36 @@ between may refuse whatever it likes. So a process is dead only if it was connec
 """
 
 import asyncio
+import socket
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import Final
 
 CONNECT_SECONDS: Final = 2.0
 AGAIN_SECONDS: Final = 1.0
 """Between one attempt to connect and the next."""
 ENDED_EARLY_SECONDS: Final = 1.0
-"""A connection that its server ends sooner than that is made anew only after a pause."""
+"""After a connection that its server ended sooner than that the next one is made only after a pause."""
+ALIVE_SECONDS: Final = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
+"""A connection whose other side has forgotten it is found out so soon: its end may have been lost on the way."""
 
 
 async def death_of(address: str) -> None:
-    """Return once the process that listens at ``address``, as ``host:port``, is dead.
+    """Return once the process that listens at ``address``, as ``host:port`` with an IP address, is dead.
 
-    It never returns where nothing tells that, nor where the address cannot be read.
+    It never returns where nothing tells that, nor where the address is none.
     """
     host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not _is_ip(host) or not port.isascii() or not port.isdecimal():
+        # A name may lead to several processes, and looking it up may take longer than we wait.
+        await asyncio.Event().wait()
     connected = False
     while True:
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                reader, writer = await asyncio.open_connection(host, int(port))
         except ConnectionRefusedError:
             if connected:
                 return
@@ -35,6 +43,7 @@ async def death_of(address: str) -> None:
             pass
         else:
             connected = True
+            _keep_alive(writer)
             try:
                 await _end_of(reader)
             finally:
@@ -42,6 +51,22 @@ async def death_of(address: str) -> None:
             if asyncio.get_running_loop().time() - began >= ENDED_EARLY_SECONDS:
                 continue
         await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    connection: socket.socket = writer.get_extra_info("socket")
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in ALIVE_SECONDS.items():
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def _end_of(reader: asyncio.StreamReader) -> None:

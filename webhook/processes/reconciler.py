@@ -49,7 +49,7 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         rng=random.Random(identity),  # noqa: S311 - jitter
         on_renewed=lambda deadline: watchdog.feed(deadline + HUNG_SECONDS),
         on_ended=watchdog.disarm,
-        address=_address(config.listen),
+        address=address_of(config.listen, os.environ.get("POD_IP", "")),
         death_of=death_of,
     )
 
@@ -82,9 +82,9 @@ async def serve_reconciler(config: Config, stop: asyncio.Event) -> None:
         await api.close()
 
 
-def _address(listen: Listen) -> str:
-    """Return where a standby learns that this process is dead: at its health port. Empty where it has no known host."""
-    host = os.environ.get("POD_IP", "") if listen.host in EVERY_HOST else listen.host
+def address_of(listen: Listen, pod_ip: str) -> str:
+    """Return where a standby learns that this process is dead: at its health port. Empty where that is not known."""
+    host = pod_ip if listen.host in EVERY_HOST else listen.host
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{listen.health_port}" if host and listen.health_port else ""
 

@@ -181,7 +181,12 @@ class ReviewHandler:
     # -- endpoints: an answer at once, or None when something has to be waited for ------------------------------------
 
     def _mutate_jobs(self, request: ReviewRequest) -> Answer:
-        return ALLOW if self._exempt(request) else mutate.mutate(request, self._jobs)
+        if self._exempt(request):
+            return ALLOW
+        if request.operation == "UPDATE" and not self.view.synced and request.username != self.settings.account:
+            # Whose child something is, and whether that is adopted, is not known yet.
+            return self._not_ready()
+        return mutate.mutate(request, self._jobs)
 
     def _mutate_pods(self, request: ReviewRequest) -> Answer:
         if self._exempt(request):

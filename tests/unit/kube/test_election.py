@@ -109,7 +109,7 @@ def test_the_lease_of_a_process_that_is_dead_is_free_at_once_and_no_later_one() 
     assert seen is not None
     assert seen.address == "10.0.0.7:8080"
     assert not other.may_acquire(1)
-    other.died(seen)
+    other.died(seen, 1)
     assert other.may_acquire(1)
     assert other.may_acquire_in(1) == 0
     assert other.other is None
@@ -117,6 +117,20 @@ def test_the_lease_of_a_process_that_is_dead_is_free_at_once_and_no_later_one() 
     again.observe(leader.record(UNIX), 2)
     other.observe(written_by(again, 2), 3)
     assert not other.may_acquire(3)
+
+
+def test_who_is_seen_to_renew_after_it_was_said_to_be_dead_is_alive() -> None:
+    """A renewal that was on its way when it died is none: that comes soon."""
+    leader, other = Elector("one", address="10.0.0.7:8080"), Elector("two")
+    other.observe(written_by(leader, 0), 0.1)
+    seen = other.other
+    assert seen is not None
+    other.died(seen, 0.5)
+    other.observe(leader.record(UNIX + 1), 2.4)
+    assert other.may_acquire(2.4)
+    other.observe(leader.record(UNIX + 2), 2.5)
+    assert not other.may_acquire(7.4)
+    assert other.may_acquire(7.5)
 
 
 def test_a_record_says_nothing_of_where_its_holder_is_if_nothing_is_known() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,12 @@ class Process:
         await self.hang_up()
 
 
+def timers_of(port: int) -> list[str]:
+    """Return what the kernel waits for in each connection to a port, as /proc writes it."""
+    rows = [row.split() for row in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return [row[5] for row in rows if row[2] == f"0100007F:{port:04X}" and row[3] == "01"]
+
+
 @asynccontextmanager
 async def watched(address: str) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.create_task(death_of(address))
@@ -82,7 +89,20 @@ async def test_who_was_never_reached_is_not_taken_for_dead() -> None:
             await death
 
 
-@pytest.mark.parametrize("address", ["", "nobody", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:999999", "::1:", "[::"])
+async def test_a_connection_that_nobody_knows_any_more_is_found_out() -> None:
+    """Its end may have been lost on the way, and its server is silent anyway."""
+    process = Process()
+    port = await process.start()
+    async with watched(f"127.0.0.1:{port}"):
+        await process.came.wait()
+        await asyncio.sleep(0.05)
+        assert [timer[:2] for timer in timers_of(port)] == ["02"], "the kernel asks whether it is there"
+        await process.die()
+
+
+@pytest.mark.parametrize(
+    "address", ["", "nobody", "localhost:80", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:999999", "::1:", "[::"]
+)
 async def test_an_address_that_is_none_tells_nothing(address: str) -> None:
     async with watched(address) as death:
         await asyncio.sleep(0.05)

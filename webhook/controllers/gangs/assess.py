@@ -99,8 +99,10 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
     if job is None or job.finished is not None or job.deleting or not job.is_ours:
         return Step.WITHDRAW
     if not job.suspended:
-        # An unmarked template never passed our mutation: the job ran before Tutti gated it.
-        return Step.SUSPEND if job.marked else Step.ADOPT
+        # An unmarked template never passed our mutation: the job ran before Tutti gated it. Where pods cannot be marked
+        # the job itself bears a note of its start, and may be said to run again once it had ended.
+        noted = job.admission is not None and job.gang is not None and job.gang.loose_pods
+        return Step.SUSPEND if job.marked or noted else Step.ADOPT
     if pods_present or job.active:
         return Step.WITHDRAW
     if job.start_time_left:

@@ -81,7 +81,7 @@ class LeasedWriter:
     def died(self, leader: LeaderRecord) -> None:
         """Take note that the process of a ``leader`` is dead: its lease can be taken before it runs out."""
         log.info("lease.holder_died", holder=leader.holder, address=leader.address)
-        self._elector.died(leader)
+        self._elector.died(leader, self._monotonic())
 
     @property
     def last_renewal(self) -> str:

@@ -30,6 +30,7 @@ from webhook.errors import ApiError
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
 from webhook.jobs.reading.record import JobRecord
 from webhook.kube.api import MERGE_PATCH, METADATA, Api
+from webhook.wire.watch import version_number
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +55,8 @@ class _Written:
     """Loop time of our last write."""
     basis: object = None
     """What the stored status follows from: while that is the same there is nothing to do."""
+    version: int = 0
+    """The newest version of the object that is known to say so."""
 
 
 class _Wanted(NamedTuple):
@@ -119,6 +122,7 @@ class StatusWriter:
             written = self._written.setdefault(uid, _Written(wanted.obj.get("status") or {}))
             if written.basis == wanted.basis:
                 continue
+            self._take_stored(wanted, written)
             status = wanted.make()
             if _says(written.status, status):
                 written.basis = wanted.basis
@@ -137,11 +141,18 @@ class StatusWriter:
             written.at = asyncio.get_running_loop().time()
             path, body = _status_path(wanted.obj, wanted.plural), orjson.dumps({"status": status})
             try:
-                await self.api.request("PATCH", path, body=body, content_type=MERGE_PATCH, accept=METADATA)
+                answer = await self.api.request("PATCH", path, body=body, content_type=MERGE_PATCH, accept=METADATA)
             except ApiError as error:
                 log.info("status.not_written", path=path, error=str(error))
                 return
             written.status, written.basis = status, wanted.basis
+            written.version = _version_of(orjson.loads(answer))
+
+    def _take_stored(self, wanted: _Wanted, written: _Written) -> None:
+        """Believe what is stored where it is newer than what we wrote: a leader that died may have written after us."""
+        version = _version_of(wanted.obj)
+        if wanted.plural != "podgroups" and version > written.version:
+            written.status, written.version = wanted.obj.get("status") or {}, version
 
     def _timed(self, obj: Object, status: Status, before: Status) -> Status:
         """Return the status with the times of its conditions: kept where they say the same as before."""
@@ -225,6 +236,10 @@ class StatusWriter:
         make = partial(pod_group_status, pods, record.min_member, started=started)
         # Without the object: another controller that counts these pods too may write it, and must not be answered.
         return _Wanted("podgroups", stored, (record.min_member, pods, started), make)
+
+
+def _version_of(obj: Object) -> int:
+    return version_number(obj["metadata"].get("resourceVersion", ""))
 
 
 def _status_path(obj: Object, plural: str) -> str:

@@ -96,7 +96,7 @@ def judge_change(change: Change) -> Answer:
     refusal = refusal or _own_fields_refused(change) or _limit_change_refused(change)
     if refusal is not None:
         return refusal
-    unsized = _what_sizes(obj) == _what_sizes(old) and change.queues[0] == change.queues[1]
+    unsized = _what_sizes(obj, kind) == _what_sizes(old, kind) and change.queues[0] == change.queues[1]
     answer = ALLOW if unsized else _size_judged(change)
     return allow(_unheard(change)) if answer is ALLOW else answer
 
@@ -165,10 +165,18 @@ def _say_the_same(obj: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     return bool(obj.get("spec") == old.get("spec"))
 
 
-def _what_sizes(obj: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what the size of a gang is read from, and for how long: the spec, annotations, the run-time limit."""
+def _what_sizes(obj: Mapping[str, Any], kind: JobKind) -> tuple[object, ...]:
+    """Return what the size of a gang is read from, and for how long: the spec, annotations, the run-time limit.
+
+    Whether it is suspended does not say that: what cannot be read may be suspended still.
+    """
     limit = paths.find(obj, ("metadata", "labels", names.MAX_EXECUTION_LABEL))
-    return obj.get("spec"), limit, *(paths.find(obj, ("metadata", "annotations", name)) for name in SIZING_ANNOTATIONS)
+    sized = obj if kind.suspend is None else drop(obj, kind.suspend)
+    return (
+        sized.get("spec"),
+        limit,
+        *(paths.find(obj, ("metadata", "annotations", name)) for name in SIZING_ANNOTATIONS),
+    )
 
 
 def _start_refused(change: Change) -> Answer | None:

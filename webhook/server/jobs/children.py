@@ -10,10 +10,9 @@ from typing import Any
 
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.reading.gating import gated_by_namespace, is_child, owner_of
+from webhook.jobs.reading.gating import gated_by_namespace, is_child, owner_of, queue_label
 from webhook.jobs.reading.ours import own_marks
 from webhook.jobs.reading.record import Owner
-from webhook.server.jobs.gang_checks import reading
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.controllers_labels import controllers_label_changed
 from webhook.server.review.gang_owner import belongs
@@ -106,17 +105,25 @@ def loses_maker(
 def comes_to_wait(rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Mapping[str, Any]) -> bool:
     """Return whether a child that runs beside all queues, as its owner did, is let go of and asks for a queue itself.
 
-    It would be adopted like what ran before Tutti came, and overdraw the queue. What a gang made stays with that gang.
+    It would be adopted like what ran before Tutti came, and overdraw the queue. What an adopted gang made stays with
+    that gang, in the same queue. What Tutti has started bears its mark.
     """
-    if is_child(kind, obj, rules.kinds) or not is_child(kind, old, rules.kinds):
+    owner = owner_of(old)
+    if owner is None or not is_child(kind, old, rules.kinds) or is_child(kind, obj, rules.kinds):
         return False
-    root = root_of(rules, old)
-    of_a_gang = root is not None and (
-        root.uid in rules.view.ledger.entries or (root.record is not None and waits_for_tutti(rules, root.record))
-    )
-    if of_a_gang or any(label is not None for label in gang_labels(rules, kind, old).values()):
+    if any(label is not None for label in gang_labels(rules, kind, old).values()):
         return False
-    return ruling_alone(rules, kind, obj) is not None and reading(rules, kind, obj).asks is not None
+    return ruling_alone(rules, kind, obj) is not None and not _stays_with_an_adopted_gang(rules, owner, obj)
+
+
+def _stays_with_an_adopted_gang(rules: JobRules, owner: Owner, obj: Mapping[str, Any]) -> bool:
+    view, namespace = rules.view, str(paths.find(obj, ("metadata", "namespace")))
+    entry = view.ledger.entries.get(owner.uid) or view.ledger.entries.get(view.holder(owner.uid))
+    if entry is not None:
+        return entry.adopted and entry.queue == view.policy.queue_of(namespace, queue_label(obj))
+    root = view.jobs.get(owner.uid)
+    # Its adoption has not been read yet.
+    return root is not None and root.running and not root.marked and waits_for_tutti(rules, root)
 
 
 def _orphaning(request: ReviewRequest, old: Mapping[str, Any]) -> bool:
@@ -191,6 +198,9 @@ def _foreign_edit(
         return deny(Refusal.OWN_FIELDS, f"labels and annotations of {names.DOMAIN} are written only by Tutti")
     if owner_of(old) != owner_of(obj) and request.username not in rules.settings.collector_users:
         return deny(Refusal.FOREIGN_CREATOR, f"it belongs to the gang of {whose}; its controller owner cannot change")
+    if (queue := queue_label(obj, kind)) != queue_label(old, kind) and queue is not None:
+        message = f"it belongs to the gang of {whose}: naming queue {queue} has no effect. Label {whose} instead"
+        return deny(Refusal.QUEUE_CHANGE, message)
     if (label := controllers_label_changed(obj, old)) is not None:
         message = f"label {label} of what belongs to the gang of {whose} cannot change: {whose}'s controller reads it"
         return deny(Refusal.FOREIGN_CREATOR, message)

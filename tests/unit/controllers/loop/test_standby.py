@@ -74,7 +74,7 @@ async def test_a_standby_leads_when_the_lease_has_run_out_and_not_a_look_or_two_
 
 
 class Told:
-    """What a standby is told of deaths, and whom it has asked about."""
+    """What a standby is told of deaths, and which addresses it has asked about."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -126,3 +126,56 @@ async def test_who_cannot_take_the_lease_of_the_dead_asks_no_faster_than_usual()
     assert await watch.wait(replace(record, transitions=2), 1.0)
     assert told.asked == ["one", "one"]
     watch.stop()
+
+
+async def test_what_fails_to_tell_of_deaths_tells_of_none() -> None:
+    async def death_of(_address: str) -> None:
+        raise OSError("no more sockets")
+
+    watch, began = DeathWatch(death_of), asyncio.get_running_loop().time()
+    for _ in range(2):
+        assert not await watch.wait(LeaderRecord("one_1", 5.0, "", "", 1, "one"), 1.0)
+    assert asyncio.get_running_loop().time() - began <= 2.0
+
+
+async def test_who_leads_or_sees_another_lead_watches_the_former_one_no_more() -> None:
+    watched: list[str] = []
+
+    async def death_of(address: str) -> None:
+        watched.append(address)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            watched.remove(address)
+
+    watch = DeathWatch(death_of)
+    for address in ("one", "two"):
+        assert not await watch.wait(LeaderRecord(address, 5.0, "", "", 1, address), 1.0)
+        assert watched == [address]
+    watch.stop()
+    await asyncio.sleep(0)
+    assert not watched
+
+
+async def test_a_standby_whose_own_network_was_away_leaves_the_lease_to_who_renews_it() -> None:
+    """All its connections ended, and new ones were refused: that told it nothing of the leader."""
+    told = Told()
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        away = cluster.api()
+        first, second = (
+            reconciler(api, Config(), identity=name, clock=LoopClock(), rng=Random(name), address=name, death_of=by)
+            for name, api, by in (("one", cluster.api(), Told().death_of), ("two", away, told.death_of))
+        )
+        running = [asyncio.create_task(first.run())]
+        await asyncio.sleep(2.5)
+        running.append(asyncio.create_task(second.run()))
+        await asyncio.sleep(10)
+        away.freeze()
+        told.dead.set()
+        await asyncio.sleep(60)
+        away.thaw()
+        await asyncio.sleep(10)
+        assert (first.reconciler.leading, second.reconciler.leading) == (True, False)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -247,41 +247,6 @@ async def test_nobody_takes_a_child_from_its_owner(left: list[dict[str, Any]], l
     assert (await update(seen, old, new, COLLECTOR)).allowed
 
 
-# -- what loses an owner that waited for nobody
-
-
-async def let_go(seen: View, old: dict[str, Any], left: list[dict[str, Any]] | None = None) -> Answered:
-    """Return what becomes of a child that its owner is taken off."""
-    new = copy.deepcopy(old)
-    new["metadata"]["ownerReferences"] = left or []
-    handler, said = ReviewHandler(seen), {"operation": "UPDATE", "user": COLLECTOR}
-    answer = await ask(handler, "/mutate/jobs", review(new, old=old, **said))
-    assert (await ask(handler, "/validate/jobs", review(answer.applied(new), old=old, **said))).allowed
-    return answer
-
-
-async def test_it_waits_like_any_other_job_if_it_asks_for_a_queue() -> None:
-    """It was labelled beside the queue: adopted as it runs, it would overdraw the queue."""
-    seen, old = unmarked()
-    old["metadata"]["labels"] = {names.QUEUE_LABELS[0]: "research"}
-    answer = await let_go(seen, old)
-    assert [(each["path"], each["value"]) for each in answer.patch] == [("/spec/suspend", True)]
-    assert "lost its owner" in answer.warnings[0]
-    assert (await let_go(seen, old, [OWNER | {"uid": "another"}])).patch == []
-
-
-async def test_it_runs_on_where_it_asks_for_none_or_is_of_a_gang() -> None:
-    seen, old = unmarked()
-    assert (await let_go(seen, old)).patch == []
-    old["metadata"]["labels"] = {names.QUEUE_LABELS[0]: "research"}
-    assert (await let_go(known(unmarked()[0], jobset()), old)).patch == []
-    seen.ledger = Ledger(entries={"set-1": reservation("set-1")})
-    assert (await let_go(seen, old)).patch == []
-    marked_child = child(suspend=False)
-    marked_child["metadata"]["labels"] = {names.QUEUE_LABELS[0]: "research"}
-    assert (await let_go(unmarked()[0], marked_child)).patch == []
-
-
 # -- scale
 
 
