@@ -12,7 +12,6 @@ from typing import Final
 
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind, Layout, PodSetSource
-from webhook.jobs.kinds.shipped import APPWRAPPER, ENTRIES
 from webhook.jobs.reading.ours import MEANS_A_QUEUE, OWN_ANNOTATIONS, OWN_LABELS
 from webhook.untyped.paths import Path, render
 
@@ -25,6 +24,10 @@ OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
         "spec.runtimePatches[*].trainingRuntimeSpec.template.spec.replicatedJobs[*].template.spec.template.metadata",
     ),
     "SparkApplication.sparkoperator.k8s.io": ("spec.driver", "spec.executor"),
+    "AppWrapper.workload.codeflare.dev": (
+        "spec.components[*].template.metadata",
+        "spec.components[*].template.spec.template.metadata",
+    ),
     "Workflow.argoproj.io": ("spec.podMetadata", "spec.templates[*].metadata"),
 }
 TEMPLATES_ELSEWHERE: Final = (
@@ -82,9 +85,6 @@ def label_paths(kind: JobKind) -> tuple[str, ...]:
     """Return the paths to what carries the labels of the kind's pods."""
     if kind.key in OTHER_PLACES:
         return OTHER_PLACES[kind.key]
-    if kind == APPWRAPPER:
-        wrapped = (path for each in ENTRIES if each.key in kind.child_kinds for path in label_paths(each))
-        return ("spec.components[*].template.metadata", *(f"spec.components[*].template.{path}" for path in wrapped))
     assert kind.pod_sets, f"{kind.key} has a reader: say in OTHER_PLACES where its pods' labels are"
     return tuple(_metadata_path(source) for source in kind.pod_sets)
 
@@ -331,21 +331,16 @@ def _maps_at(root: str, path: str, form: str = "labels") -> str:
 
 
 def _nested(path: str) -> bool:
-    return path.count("[*]") + path.count("{*}") > 1
+    return path.count("[*]") > 1
 
 
 def _carried_below(root: str, path: str, keys: Sequence[str], depth: int = 0) -> str:
-    """Return an expression for labels in lists of lists, or of maps, which CEL cannot flatten."""
-    marks = sorted(mark for mark in ("[*]", "{*}") if mark in path)
-    if not marks:
+    """Return an expression for labels in lists of lists, which CEL cannot flatten."""
+    head, found, tail = path.partition("[*]")
+    if not found:
         return one_of(keys, f"{step(root, path)}.?labels.orValue({{}})")
-    mark = min(marks, key=path.index)
-    head, _, tail = path.partition(mark)
     item = f"item{depth}"
-    if mark == "[*]":
-        return f"{step(root, head)}.orValue([]).exists({item}, {_carried_below(item, tail, keys, depth + 1)})"
-    items = f"{step(root, head)}.orValue({{}})"
-    return f"{items}.exists({item}, {_carried_below(f'{items}[{item}]', tail, keys, depth + 1)})"
+    return f"{step(root, head)}.orValue([]).exists({item}, {_carried_below(item, tail, keys, depth + 1)})"
 
 
 def _short(group: str) -> str:

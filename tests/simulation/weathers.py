@@ -80,6 +80,7 @@ PAST_FAILURES = (
     ("rough with pods reviewed slowly", 2835076177),
     ("calm with pods replaced", 14),
     ("rough with hostile tenants of all kinds", 1354423679),
+    ("rough with orphans and namespaces ungated", 4080593428),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -117,7 +118,8 @@ tenant wrote, a moment after their start, an owner in another namespace, an old 
 that was deleted half a second before the first ledger, a JobSet that was
 stopped while the pods that it lacked were being reviewed, a PyTorchJob that
 was deleted while a pod of it was replaced and the ledger written, Jobs that
-overdrew the queue that they named by losing the JobSet that was in none."""
+overdrew the queue that they named by losing the JobSet that was in none, pods
+of an old Job that were orphaned a second before who read them saw it go."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {

@@ -1,14 +1,15 @@
 """Which pods and objects only a name shows to be of a gang whose pods bear no label of ours.
 
 Those are gangs that ran before Tutti came, and Workflows. Most controllers write the name of the owner on what they
-make, and that stays when the owner is deleted with ``--cascade=orphan`` while nobody looks. Anybody may write such a
+make, those of a Job its uid, and that stays when the owner is deleted with ``--cascade=orphan`` while nobody looks, or
+while who has just begun to look sees the owner still, and nothing that it owns. Anybody may write such a
 name, and keep what their own gang holds by it, as they could by letting it run on.
 """
 
 from collections.abc import Iterable, Iterator
 
 from webhook.core.ledger.record import Reservation
-from webhook.jobs.reading.made_for import kind_of, name_of
+from webhook.jobs.reading.made_for import names_of
 from webhook.jobs.reading.record import JobRecord
 
 
@@ -73,8 +74,7 @@ def is_unlabelled(entry: Reservation) -> bool:
 
 
 def _names(gang: Reservation | JobRecord) -> tuple[str, ...]:
-    names = name_of(gang.kind, gang.namespace, gang.name), kind_of(gang.kind, gang.namespace, gang.name)
-    return tuple(name for name in names if name)
+    return names_of(gang.kind, gang.namespace, gang.name, gang.uid)
 
 
 def _discard(table: dict[str, dict[str, None]], name: str, uid: str) -> None:

@@ -54,6 +54,22 @@ def test_orphans_hold_the_charge_of_the_gang_that_they_name_until_they_are_gone(
     assert view.present("ns", "uid") == 0
 
 
+@pytest.mark.parametrize("first", ["the Job", "its pods"])
+def test_orphans_of_a_job_hold_its_charge_though_it_was_seen_to_go(first: str) -> None:
+    """Who reads both just before the Job is gone never saw what owned the pods: only their label tells."""
+    view, label = view_of(entry("Job.batch")), "batch.kubernetes.io/controller-uid"
+    if first == "the Job":
+        view.put_controller("uid", "ns", "", alone=True)
+    view.put_pod(decode(pod("orphan", {label: "uid"})))
+    view.put_pod(decode(pod("another's", {label: "other"})))
+    view.put_pod(decode(pod("elsewhere", {label: "uid"}, namespace="other")))
+    view.put_controller("uid", "ns", "", alone=True)
+    view.drop_controller("uid")
+    assert view.present("ns", "uid") == 1
+    view.drop_pod("ns", "orphan")
+    assert view.present("ns", "uid") == 0
+
+
 def test_pods_of_gangs_that_bear_our_label_are_not_told_by_names() -> None:
     view = view_of(entry("PyTorchJob.kubeflow.org", adopted=False))
     view.put_pod(decode(pod("liar", {"training.kubeflow.org/job-name": "old"})))

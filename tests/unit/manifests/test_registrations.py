@@ -304,17 +304,6 @@ def test_every_job_that_another_kind_makes_is_sent_when_it_may_lose_its_owner() 
             assert all(f"'{maker}'" in entry["matchConditions"][0]["expression"] for maker in makers)
 
 
-def test_a_pod_group_is_seen_in_whatever_an_appwrapper_wraps() -> None:
-    """The reconciler reads it there: one that was not sent would run, and be taken for one that ran before Tutti."""
-    family = cel.Family(APPWRAPPER.group, (APPWRAPPER,))
-    looked = cel.templates_carry("object", family, names.POD_GROUP_LABELS)
-    for kind in KIND_LIST:
-        if kind.key in APPWRAPPER.child_kinds:
-            for path in cel.label_paths(kind):
-                steps = [step for step in re.split(r"\[\*\]|\{\*\}|\.", path) if step]
-                assert all(f".?{step}" in looked for step in steps), path
-
-
 def test_pods_are_sent_as_gang_members_everywhere_and_loose_only_where_fenced() -> None:
     gang, loose = entry_of(VALIDATING, "gang-pods"), entry_of(VALIDATING, "loose-pods")
     assert gang["objectSelector"] == {"matchExpressions": [{"key": names.GANG_LABEL, "operator": "Exists"}]}

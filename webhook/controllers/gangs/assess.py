@@ -99,10 +99,9 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
     if job is None or job.finished is not None or job.deleting or not job.is_ours:
         return Step.WITHDRAW
     if not job.suspended:
-        # An unmarked template never passed our mutation: the job ran before Tutti gated it. Where pods cannot be marked
-        # the job itself bears a note of its start, and may be said to run again once it had ended.
-        noted = job.admission is not None and job.gang is not None and job.gang.loose_pods
-        return Step.SUSPEND if job.marked or noted else Step.ADOPT
+        # An unmarked template never passed our mutation: the job ran before Tutti gated it. One that bears a note of a
+        # start, or of its adoption, had ended since, and is said to run again: it had its turn.
+        return Step.SUSPEND if job.marked or job.admission is not None else Step.ADOPT
     if pods_present or job.active:
         return Step.WITHDRAW
     if job.start_time_left:

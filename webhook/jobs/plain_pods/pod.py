@@ -82,7 +82,7 @@ def decode(raw: bytes) -> PodRecord:
         host_ports=host_ports(spec),
         owner_uid=owner,
         made_for="" if owner else made_for(labels),
-        named=named(metadata.namespace, labels) if gang is None else (),
+        named=named(metadata.namespace, labels, "" if owner else made_for(labels)) if gang is None else (),
         labels=tuple(sorted((key, value) for key, value in labels.items() if key in _KEPT_LABELS)),
         group=group or "",
         group_size=size_of_group(said) if group else 0,

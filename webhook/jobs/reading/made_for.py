@@ -14,6 +14,7 @@ from webhook.untyped.values import text
 
 _LABELS: Final = ("jobset.sigs.k8s.io/jobset-uid", "batch.kubernetes.io/controller-uid", "controller-uid")
 """The outermost first. Other controllers write names alone, which a successor may have too."""
+_UID: Final = "uid"
 _NAME_LABELS: Final = tuple(sorted({kind.name_label for kind in KINDS.values() if kind.name_label}))
 
 
@@ -22,9 +23,19 @@ def made_for(labels: Mapping[str, Any]) -> str:
     return next((uid for key in _LABELS if (uid := text(labels.get(key)))), "")
 
 
-def named(namespace: str, labels: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of objects that what bears ``labels`` was made for, each with the label that has it."""
-    return tuple(kind_of(key, namespace, name) for key in _NAME_LABELS if (name := text(labels.get(key))))
+def named(namespace: str, labels: Mapping[str, Any], uid: str) -> tuple[str, ...]:
+    """Return the names of objects that what bears ``labels`` was made for, each with the label that has it.
+
+    ``uid``, where it is not empty, is that of one for which it was made; it stands for a name.
+    """
+    names = tuple(kind_of(key, namespace, name) for key in _NAME_LABELS if (name := text(labels.get(key))))
+    return (*names, kind_of(_UID, namespace, uid)) if uid else names
+
+
+def names_of(kind: str, namespace: str, name: str, uid: str) -> tuple[str, ...]:
+    """Return by which names, and by the uid, what was made for an object may name it."""
+    known = name_of(kind, namespace, name), kind_of(kind, namespace, name), kind_of(_UID, namespace, uid)
+    return tuple(each for each in known if each)
 
 
 def owners_named(kind: JobKind, namespace: str, name: str, labels: Mapping[str, Any]) -> tuple[str, ...]:

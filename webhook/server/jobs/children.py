@@ -18,7 +18,6 @@ from webhook.server.review.controllers_labels import controllers_label_changed
 from webhook.server.review.gang_owner import belongs
 from webhook.server.review.job_facts import (
     JobRules,
-    gang_labels,
     is_suspended,
     own_fields,
     root_of,
@@ -27,6 +26,7 @@ from webhook.server.review.job_facts import (
 )
 from webhook.server.review.pod_facts import parse_version, render_version
 from webhook.untyped import paths
+from webhook.untyped.values import seconds
 from webhook.wire.admission_review import ReviewRequest
 
 
@@ -111,19 +111,29 @@ def comes_to_wait(rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: M
     owner = owner_of(old)
     if owner is None or not is_child(kind, old, rules.kinds) or is_child(kind, obj, rules.kinds):
         return False
-    if any(label is not None for label in gang_labels(rules, kind, old).values()):
+    # Wherever the mark is: a template that cannot be read now bears it too.
+    if _gangs_named(old) or ruling_alone(rules, kind, obj) is None:
         return False
-    return ruling_alone(rules, kind, obj) is not None and not _stays_with_an_adopted_gang(rules, owner, obj)
+    return not _stays_with_an_adopted_gang(rules, owner, old, queue_label(obj, kind))
 
 
-def _stays_with_an_adopted_gang(rules: JobRules, owner: Owner, obj: Mapping[str, Any]) -> bool:
-    view, namespace = rules.view, str(paths.find(obj, ("metadata", "namespace")))
-    entry = view.ledger.entries.get(owner.uid) or view.ledger.entries.get(view.holder(owner.uid))
-    if entry is not None:
-        return entry.adopted and entry.queue == view.policy.queue_of(namespace, queue_label(obj))
-    root = view.jobs.get(owner.uid)
-    # Its adoption has not been read yet.
-    return root is not None and root.running and not root.marked and waits_for_tutti(rules, root)
+def _stays_with_an_adopted_gang(rules: JobRules, owner: Owner, old: Mapping[str, Any], label: str | None) -> bool:
+    """Return whether a child was there when the gang above it was adopted, and names no other queue than it.
+
+    What is above it is asked of controllers' references alone: names on labels may be anybody's.
+    """
+    view, entries = rules.view, rules.view.ledger.entries
+    entry = next((entries[uid] for uid in view.lineage.line(owner.uid) if uid in entries), None)
+    if entry is None:
+        root = view.jobs.get(owner.uid)
+        # Its adoption has not been read yet.
+        pending = root is not None and root.running and not root.marked and root.queue_label == label
+        return pending and root is not None and waits_for_tutti(rules, root)
+    if not entry.adopted or seconds(paths.find(old, ("metadata", "creationTimestamp")) or "") > entry.since_seconds:
+        return False
+    job, named = view.jobs.get(entry.uid), view.policy.queue_of(entry.namespace, label)
+    as_before = job is not None and job.queue_label == label and entry.queue is not None
+    return named in (None, entry.queue) or as_before
 
 
 def _orphaning(request: ReviewRequest, old: Mapping[str, Any]) -> bool:

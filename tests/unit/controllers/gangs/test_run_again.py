@@ -1,4 +1,4 @@
-"""A Workflow that has ended, and whose owner writes that it has not, waits again: it is not adopted above its quota."""
+"""What has ended, and is written to run again, waits again: it is not adopted above its quota a second time."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.stage import stage
+from tests.unit.controllers.stage import stage, waiting_job
+from tests.unit.jobs.objects_of_kinds import load
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.objects.resources import Resource
 
@@ -28,7 +29,7 @@ def workflow(name: str) -> dict[str, Any]:
     }
 
 
-async def test_what_had_ended_takes_no_quota_of_others_when_it_is_run_again() -> None:
+async def test_a_workflow_that_had_ended_takes_no_quota_of_others() -> None:
     async with stage() as play:
         play.cluster.server.registry.add(Resource("argoproj.io", "v1alpha1", "workflows", "Workflow", custom=True))
         await play.cluster.create(workflow("one"))
@@ -50,5 +51,42 @@ async def test_what_had_ended_takes_no_quota_of_others_when_it_is_run_again() ->
         assert [str(each.name) for each in (await play.ledger()).entries.values()] == ["two"]
         # As ``argo retry`` does; the status of a Workflow is no subresource, and ``edit`` may write it.
         await phase("one", "Running")
+        entries = (await play.ledger()).entries.values()
+        assert [each.name for each in entries] == ["two"], [(each.name, each.adopted) for each in entries]
+
+
+RAY_JOBS = "/apis/ray.io/v1/namespaces/team-a/rayjobs/"
+
+
+def old_ray_job() -> dict[str, Any]:
+    """Return a RayJob that ran before Tutti came, on 4 of the queue's 4 cpu."""
+    made = load("rayjob")
+    made["metadata"] = {"name": "one", "namespace": "team-a", "labels": {"tutti.dev/queue-name": "research"}}
+    container = {"name": "head", "image": "x", "resources": {"requests": {"cpu": "4"}}}
+    made["spec"]["rayClusterSpec"] = {"headGroupSpec": {"template": {"spec": {"containers": [container]}}}}
+    made["spec"]["submitterPodTemplate"] = {"spec": {"containers": [{"name": "s", "image": "x"}]}}
+    made["status"] = {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}
+    return made
+
+
+async def test_what_was_adopted_and_had_ended_takes_no_quota_of_others() -> None:
+    async with stage() as play:
+        play.cluster.server.registry.add(Resource("ray.io", "v1", "rayjobs", "RayJob", custom=True))
+        await play.cluster.create(old_ray_job())
+        await play.take_over()
+
+        async def status(deployment: str, job: str) -> None:
+            body = orjson.dumps({"status": {"jobDeploymentStatus": deployment, "jobStatus": job}})
+            await play.admin.request("PATCH", RAY_JOBS + "one", body=body, content_type=MERGE_PATCH)
+            await asyncio.sleep(20)
+
+        await asyncio.sleep(20)
+        assert [str(each.name) for each in (await play.ledger()).entries.values()] == ["one"]
+        await status("Complete", "SUCCEEDED")
+        assert not (await play.ledger()).entries
+        await play.cluster.create(waiting_job("two", pods=4))
+        await asyncio.sleep(20)
+        assert [str(each.name) for each in (await play.ledger()).entries.values()] == ["two"]
+        await status("Running", "RUNNING")
         entries = (await play.ledger()).entries.values()
         assert [each.name for each in entries] == ["two"], [(each.name, each.adopted) for each in entries]

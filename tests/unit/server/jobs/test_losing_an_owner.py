@@ -15,7 +15,7 @@ from webhook.cluster.view import View
 from webhook.core.model.policy import LocalQueue, Policy, Queue
 from webhook.core.notation import names
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.reading.job import read
+from webhook.jobs.reading.job import bystander, read
 from webhook.server.handler import ReviewHandler
 
 IN_QUEUE = {names.QUEUE_LABELS[0]: "research"}
@@ -88,6 +88,61 @@ async def test_what_a_part_of_an_adopted_gang_made_runs_on() -> None:
     seen.put_controller("child-1", "team-a", "set-1")
     with_ledger(seen, reservation("train-1", kind="TrainJob.trainer.kubeflow.org", adopted=True))
     assert (await let_go(seen, labelled())).patch == []
+
+
+async def test_what_an_adopted_gang_made_runs_on_whatever_its_queue_is_now() -> None:
+    for queues in ({}, {"other": Queue("other", "kueue")}):
+        seen = open_queue()
+        seen.put_job(read(JOBSET, {**jobset(), "spec": {**jobset()["spec"], "suspend": False}}, ReadContext()))
+        with_ledger(seen, reservation("set-1", kind=JOBSET.key, adopted=True))
+        local = {("team-a", "research"): LocalQueue("team-a", "research", "other")} if queues else {}
+        seen.policy = Policy(queues=seen.policy.queues | queues, local_queues=local)
+        assert (await let_go(seen, labelled())).patch == []
+
+
+async def test_what_an_adopted_gang_made_and_that_joins_a_pod_group_runs_on() -> None:
+    seen, old = with_ledger(open_queue(), reservation("set-1", kind=JOBSET.key, adopted=True)), labelled()
+    del old["metadata"]["labels"]
+    old["spec"]["template"]["metadata"] = {"labels": {names.POD_GROUP_LABELS[0]: "train"}}
+    assert (await let_go(seen, old)).patch == []
+
+
+async def test_what_was_made_after_a_gang_was_adopted_is_none_of_it() -> None:
+    """Its author may have written that its owner is of that gang."""
+    seen, old = with_ledger(open_queue(), reservation("set-1", kind=JOBSET.key, adopted=True)), labelled()
+    old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert changes(await let_go(seen, old)) == SUSPENDED
+
+
+async def test_the_name_of_an_adopted_gang_on_a_label_proves_nothing() -> None:
+    seen, wrapper = open_queue(), "AppWrapper.workload.codeflare.dev"
+    with_ledger(seen, reservation("old-1", kind=wrapper, name="old", adopted=True))
+    mine = jobset(queue=None)
+    mine["metadata"]["labels"] = {"workload.codeflare.dev/appwrapper": "old"}
+    claims = bystander(JOBSET, mine)
+    seen.put_controller(claims.uid, claims.namespace, "", made_for=claims.made_for)
+    seen.note_made(claims.uid, claims.named, running=True)
+    seen.put_controller("child-1", "team-a", "set-1")
+    assert changes(await let_go(seen, labelled())) == SUSPENDED
+
+
+async def test_what_tutti_started_runs_on_though_it_cannot_be_read_now() -> None:
+    made = special("trainjob")
+    made["metadata"] |= {"namespace": "team-a", "uid": "child-1", "labels": dict(IN_QUEUE)}
+    template = {"metadata": {"labels": {names.GANG_LABEL: "wrapper-1"}}}
+    replicated = [{"name": "node", "template": {"spec": {"template": template}}}]
+    patched = {
+        "manager": "tutti.dev/tutti",
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": replicated}}},
+    }
+    made["spec"] |= {
+        "runtimeRef": {"name": "gone", "kind": "TrainingRuntime"},
+        "suspend": False,
+        "runtimePatches": [patched],
+    }
+    made = owned(made, "AppWrapper", "workload.codeflare.dev/v1beta2", "w", "wrapper-1")
+    seen = with_ledger(open_queue(), reservation("wrapper-1", kind="AppWrapper.workload.codeflare.dev"))
+    assert (await let_go(seen, made)).patch == []
 
 
 async def test_an_adopted_gang_of_no_queue_or_another_gives_none_of_this_queue() -> None:
