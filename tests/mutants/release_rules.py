@@ -143,4 +143,12 @@ RELEASE_MUTANTS: Final = (
         "terminating",
         f"{UNIT}/controllers/gangs/test_pod_proof.py",
     ),
+    Mutant(
+        "8",
+        "pods without an owner are those of the Job that their label names, though that was seen to go",
+        "webhook/jobs/plain_pods/pod.py",
+        '"" if owner else made_for(labels)) if gang is None',
+        '"") if gang is None',
+        f"{UNIT}/cluster/test_by_name.py -k orphans_of_a_job",
+    ),
 )
