@@ -1,8 +1,8 @@
 """Which pods and objects only a name shows to be of a gang whose pods bear no label of ours.
 
 Those are gangs that ran before Tutti came, and Workflows. Most controllers write the name of the owner on what they
-make, those of a Job its uid, and that stays when the owner is deleted with ``--cascade=orphan`` while nobody looks, or
-while who has just begun to look sees the owner still, and nothing that it owns. Anybody may write such a
+make, that of a Job its uid, and this stays when the owner is deleted with ``--cascade=orphan`` while nobody looks, or
+while a process that has just begun to look still sees the owner, and nothing that it owns. Anybody may write such a
 name, and keep what their own gang holds by it, as they could by letting it run on.
 """
 

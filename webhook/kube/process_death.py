@@ -15,8 +15,10 @@ AGAIN_SECONDS: Final = 1.0
 """Between one attempt to connect and the next."""
 ENDED_EARLY_SECONDS: Final = 1.0
 """After a connection that its server ended sooner than that the next one is made only after a pause."""
-ALIVE_SECONDS: Final = {socket.TCP_KEEPIDLE: 5, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
-"""A connection whose other side has forgotten it is found out so soon: its end may have been lost on the way."""
+KEEP_ALIVE: Final = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+"""Options of the socket, where the system has them: seconds, seconds, and how often. A connection whose other side has
+forgotten it is found out so soon: its end may have been lost on the way.
+"""
 
 
 async def death_of(address: str) -> None:
@@ -65,8 +67,9 @@ def _keep_alive(writer: asyncio.StreamWriter) -> None:
     connection: socket.socket = writer.get_extra_info("socket")
     with suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in ALIVE_SECONDS.items():
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+        for option, value in KEEP_ALIVE.items():
+            if hasattr(socket, option):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 async def _end_of(reader: asyncio.StreamReader) -> None:

@@ -126,9 +126,10 @@ def _stays_with_an_adopted_gang(rules: JobRules, owner: Owner, old: Mapping[str,
     entry = next((entries[uid] for uid in view.lineage.line(owner.uid) if uid in entries), None)
     if entry is None:
         root = view.jobs.get(owner.uid)
+        if root is None or root.marked or root.queue_label != label:
+            return False
         # Its adoption has not been read yet.
-        pending = root is not None and root.running and not root.marked and root.queue_label == label
-        return pending and root is not None and waits_for_tutti(rules, root)
+        return root.running and waits_for_tutti(rules, root)
     if not entry.adopted or seconds(paths.find(old, ("metadata", "creationTimestamp")) or "") > entry.since_seconds:
         return False
     job, named = view.jobs.get(entry.uid), view.policy.queue_of(entry.namespace, label)
