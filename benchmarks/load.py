@@ -175,7 +175,7 @@ def _now() -> str:
 
 
 async def complete(api: Api, name: str, started: str = "", pods: int = 1) -> None:
-    """Mark a job complete, as the Job controller would."""
+    """Mark a job complete, as the Job controller would; raises ApiError, and RuntimeError after ten conflicts."""
     now = _now()
     condition = {
         "status": "True",
@@ -196,12 +196,13 @@ async def complete(api: Api, name: str, started: str = "", pods: int = 1) -> Non
             await api.request(
                 "PATCH", path, body=orjson.dumps({"status": status}), content_type=MERGE_PATCH, timeout_seconds=60
             )
-            break
+            return
         except Conflict:
             continue
         except ApiError as error:
             print(f"could not finish {name}: {error}")
             raise
+    raise RuntimeError(f"could not finish {name}: ten conflicts in a row")
 
 
 class Load:
