@@ -139,6 +139,10 @@ def status(
 @app.command()
 def patch_ca(out: Directory = OUT, kubeconfig: Kubeconfig = None) -> None:
     """Let the API server trust OUT/ca.crt for both webhook registrations and the read API."""
+    if not (out / "ca.crt").exists():
+        raise ValueError(
+            f"there is no {out / 'ca.crt'}; run python -m certs issue first, or give its directory by --out"
+        )
     bundle_pem = (out / "ca.crt").read_bytes()
     for path in _with_api(kubeconfig, lambda api: cluster.patch_bundle(api, bundle_pem)):
         print(f"patched {path.rsplit('/', 2)[-2]}/{path.rsplit('/', 1)[-1]}")

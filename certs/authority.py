@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from webhook.dialects.field import is_subdomain
+
 DAY_SECONDS: Final = 86_400
 AUTHORITY_SECONDS: Final = 3650 * DAY_SECONDS
 LEAF_SECONDS: Final = 90 * DAY_SECONDS
@@ -165,4 +167,7 @@ def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
+        if not is_subdomain(name.lower().removeprefix("*.")):
+            why = "is neither a host name nor an address"
+            raise ValueError(f"--name: {name!r}: {why}; write gpu.example.com or 192.0.2.1") from None
         return x509.DNSName(name)

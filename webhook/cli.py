@@ -12,7 +12,7 @@ import typer
 from webhook import __version__
 from webhook.commands import completion as completing
 from webhook.commands import completion_names
-from webhook.errors import WRONG, TuttiError, WrongInput, WrongName
+from webhook.errors import WRONG, TuttiError, Unavailable, WrongInput, WrongName
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -137,8 +137,9 @@ def queues(
 @app.command(rich_help_panel=_FILES)
 def demo(
     cluster: Annotated[
-        str, typer.Option(help="simulated, fleet (a hub, three members), or real (from a checkout).")
-    ] = "simulated",
+        Literal["simulated", "fleet", "real"] | None,
+        typer.Option(help="simulated (the default), fleet (a hub, three members), or real (from a checkout)."),
+    ] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Use this cluster instead; Tutti must be installed there.")
     ] = None,
@@ -166,7 +167,7 @@ def try_files(  # noqa: PLR0917
 ) -> None:
     """Dry run: which gangs of these files would start, which would be stopped, why the others would wait.
 
-    Exits with 2 when something in the files is wrong.
+    Exits with 2 when something in the files is wrong, be it a warning.
     """
     from webhook.laboratory.dry_run import command  # noqa: PLC0415
 
@@ -295,7 +296,9 @@ def fleet_lost(
         str, typer.Option("--cluster", help="The uid of its kube-system, if its name leads to another cluster by now.")
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the offers; change nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Even if it has no gang and may not be a member.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if no gang is in it, or no member has that name.")
+    ] = False,
 ) -> None:
     """Declare a member lost: its gangs are offered elsewhere. Stop the member first, or a gang may run twice."""
     from webhook.commands import fleet  # noqa: PLC0415
@@ -316,7 +319,7 @@ def fleet_found(
 
 @fleet_app.command("account")
 def fleet_account(kubeconfig: KubeconfigOption = None) -> None:
-    """Write a kubeconfig of the hub's account in a member; --kubeconfig or KUBECONFIG is one file of that member."""
+    """Print a kubeconfig for the hub's account in a member. --kubeconfig: that of an administrator of the member."""
     from webhook.commands import fleet  # noqa: PLC0415
 
     asyncio.run(fleet.account(kubeconfig))
@@ -358,6 +361,11 @@ def _told(command: Callable[[], object]) -> None:
     except (WrongInput, WrongName) as error:
         sys.stderr.write(f"tutti: {error}\n")
         sys.exit(WRONG)
+    except Unavailable as error:
+        from webhook.commands.terminal import unanswered  # noqa: PLC0415
+
+        sys.stderr.write(f"tutti: {error if error.status else unanswered(error)}\n")
+        sys.exit(1)
     except TuttiError as error:
         sys.stderr.write(f"tutti: {error}\n")
         sys.exit(1)

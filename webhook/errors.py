@@ -22,7 +22,7 @@ from webhook.core.notation.problem import Problem
 
 WRONG: Final = 2
 """Exit status when arguments (typer says it so too), a file, a configuration or a kubeconfig are wrong. Warnings alone
-do not count."""
+count for ``tutti try`` only, whose answer they may change."""
 
 
 def in_words(error: Exception) -> str:

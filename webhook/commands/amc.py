@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from webhook.commands import members, terminal
-from webhook.commands.show.reading import default_namespace
+from webhook.commands.show.reading import namespace_of
 from webhook.core.notation import names
 from webhook.errors import TuttiError, WrongName
 
@@ -79,7 +79,7 @@ async def run(asked: Asked) -> int:
 
 
 async def _asked(asked: Asked, chosen: Mapping[str, str]) -> int:
-    words = [asked.verb, *asked.words, f"--namespace={asked.namespace or default_namespace(asked.kubeconfig)}"]
+    words = [asked.verb, *asked.words, f"--namespace={namespace_of(asked.namespace, asked.kubeconfig)}"]
     if asked.verb == "get" and not _for_one(asked.words):
         return await _get(words, asked.words[0], chosen)
     return await _in_turn(words, chosen)

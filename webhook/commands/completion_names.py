@@ -70,11 +70,11 @@ def _asked(ctx: Context, names: Callable[[Api, str], Awaitable[list[str]]]) -> l
     """Return what the cluster of the options typed so far says, or nothing."""
 
     async def ask(kubeconfig: Path | None, namespace: str | None) -> list[str]:
-        from webhook.commands.show.reading import default_namespace  # noqa: PLC0415
+        from webhook.commands.show.reading import namespace_of  # noqa: PLC0415
         from webhook.kube.connecting import connected  # noqa: PLC0415
 
         async with asyncio.timeout(PROPOSE_SECONDS), connected(kubeconfig, "tutti-completion") as api:
-            return await names(api, namespace or default_namespace(kubeconfig))
+            return await names(api, namespace_of(namespace, kubeconfig))
 
     given = ctx.params.get("kubeconfig")
     # Everything: a kubeconfig is a file that anybody may have broken in any way.

@@ -18,12 +18,13 @@ from webhook.clock import SystemClock
 from webhook.cluster.waiting import OWNER_GATE
 from webhook.commands import terminal
 from webhook.commands.installed import stored_config
-from webhook.commands.show.reading import default_namespace, kind_and_name, stored
+from webhook.commands.show.reading import kind_and_name, namespace_of, stored
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch
 from webhook.core.fleet.text import UnreadableRecord
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
-from webhook.errors import ApiError, Conflict, Forbidden, NotFound, TuttiError, WrongName
+from webhook.core.notation.problem import Problem
+from webhook.errors import ApiError, Conflict, Forbidden, NotFound, TuttiError, WrongInput, WrongName
 from webhook.fleet.members.copies import dispatch_of, placed_by_hub
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
@@ -48,11 +49,15 @@ async def each(
     """Apply ``verb`` to each of ``jobs`` and print what it did; one that fails keeps no other from it.
 
     With a ``selector`` the words are kinds, and it goes to all jobs of these that have the labels. Raises the first
-    WrongName or ApiError at the end; nothing is done where a word names no job.
+    WrongName or ApiError at the end; nothing is done where a word names no job. Raises WrongInput for a selector that
+    is blank, as of a shell's variable that is not set: it would choose all jobs.
     """
-    space, failed = namespace or default_namespace(kubeconfig), list[TuttiError]()
+    if selector is not None and not selector.strip():
+        fix = "give a label, for example run=night, or name the jobs"
+        raise WrongInput((Problem("--selector", repr(selector), "would choose every job", fix),))
+    failed = list[TuttiError]()
     async with terminal.cluster(kubeconfig) as api:
-        kinds = await every_kind(api)
+        space, kinds = namespace_of(namespace, kubeconfig), await every_kind(api)
         chosen = _with_kinds(jobs) if selector is None else await selected(api, jobs, selector, space, kinds)
         for job in chosen:
             _kind_and_name(job, kinds)
@@ -209,6 +214,8 @@ def _kind_and_name(job: str, kinds: Kinds) -> tuple[JobKind, str]:
     try:
         word, name = kind_and_name(job)
     except WrongName as error:
+        if "/" in job:
+            raise
         raise WrongName(f"{error}, or with --selector only KIND") from None
     return _kind(word, kinds), name
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 from rich.console import Console
 
+from webhook.errors import Unavailable
 from webhook.kube.api import Api
 
 _WIDE: Final = 10_000
@@ -23,6 +24,11 @@ def cluster(kubeconfig: Path | None, user_agent: str = "tutti-cli") -> AbstractA
     from webhook.kube.connecting import connected  # noqa: PLC0415 - takes more than a second
 
     return connected(kubeconfig, user_agent)
+
+
+def unanswered(error: Unavailable) -> str:
+    """Return what to tell of an API server that gave no answer."""
+    return f"{error.message}; check the context, --kubeconfig and the way to the cluster"
 
 
 def console() -> Console:

@@ -1,12 +1,20 @@
 """What operators write in files: the form that all of it has, and what pydantic finds wrong with it, as problems."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from webhook.core.notation import quantity
 from webhook.core.notation.problem import Problem, Unreadable, shown
+
+_IN_WORDS: Final = {
+    "dict_type": "must be a map of keys to values",
+    "extra_forbidden": "there is no such key",
+    "missing": "is required",
+    "model_type": "must be a map of keys to values",
+}
+"""By pydantic's types of errors."""
 
 
 class Section(BaseModel):
@@ -38,7 +46,10 @@ def problems_of(error: ValidationError, where: str, separator: str) -> tuple[Pro
 def said(item: Any) -> str:
     """Return what one of pydantic's errors says: where a check of ours raised it, in our own words alone."""
     cause = item.get("ctx", {}).get("error")
-    return str(cause) if isinstance(cause, ValueError) else str(item["msg"])
+    if isinstance(cause, ValueError):
+        return str(cause)
+    # Pydantic names classes of ours, which nobody has who writes a file.
+    return _IN_WORDS.get(item["type"]) or str(item["msg"]).replace("Input should be", "must be", 1)
 
 
 def _problem(item: Any, where: str, separator: str) -> Problem:

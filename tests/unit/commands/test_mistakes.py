@@ -1,5 +1,6 @@
 """Whatever is given wrongly is answered in a sentence or two, with a documented exit status and never a traceback."""
 
+import shlex
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -49,7 +50,7 @@ class Tutti:
         self._capsys, self._monkeypatch = capsys, monkeypatch
 
     def __call__(self, line: str) -> tuple[int, str]:
-        program, *words = line.split()
+        program, *words = shlex.split(line)
         self._monkeypatch.setattr(sys, "argv", [program, *words])
         with pytest.raises(SystemExit) as ended:
             (certs_main if program == "certs" else main)()
@@ -68,12 +69,19 @@ FILES = {
     "bare.yaml": b"kind: ClusterQueue\nmetadata: {name: q}\n",
     "nearly.yaml": b"apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueu\nmetadata: {name: x}\n",
     "late.yaml": b"lease: {lease_seconds: 3}\n",
+    "sections.yaml": b"lease: 3\n",
+    "dangling.yaml": (
+        b"apiVersion: kueue.x-k8s.io/v1beta2\nkind: LocalQueue\nmetadata: {name: a, namespace: b}\n"
+        b"spec: {clusterQueue: c}\n"
+    ),
     "misspelt.yaml": b"lease: {lease_secnds: 3}\n",
     "kinds.yaml": b"kinds: [{group: example.com, version: v1, kind: Sweep, plurall: sweeps}]\n",
 }
 
 
-@pytest.mark.parametrize("command", ["try", "policy check", "simulate", "webhook --config", "queues --kubeconfig"])
+@pytest.mark.parametrize(
+    "command", ["try", "policy check", "simulate", "webhook --config", "queues --kubeconfig", "hold job/a --kubeconfig"]
+)
 @pytest.mark.parametrize("file", [*FILES, "absent.yaml", "folder"])
 def test_no_file_brings_any_command_out_of_countenance(tutti: Tutti, command: str, file: str) -> None:
     status, said = tutti(f"tutti {command} {file}")
@@ -85,7 +93,8 @@ def test_no_file_brings_any_command_out_of_countenance(tutti: Tutti, command: st
 
 
 EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file in ("empty.yaml", "widget.yaml")} | {
-    ("webhook --config", "empty.yaml"): 1  # all defaults are fine; there is no certificate
+    ("policy check", "dangling.yaml"): 0,  # a warning
+    ("webhook --config", "empty.yaml"): 1,  # all defaults are fine; there is no certificate
 }
 
 
@@ -93,6 +102,7 @@ EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file i
     ("line", "status", "parts"),
     [
         ("tutti try empty.yaml", 0, ["nothing to decide"]),
+        ("tutti policy check dangling.yaml", 0, ["there is no such ClusterQueue yet"]),
         ("tutti try broken.yaml", 2, ["broken.yaml", "line 2, column 2"]),
         ("tutti try binary.yaml", 2, ["binary.yaml", "is not text in UTF-8"]),
         ("tutti policy check widget.yaml", 0, ["passed over, being no policy: 1 Widget"]),
@@ -108,6 +118,17 @@ EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file i
         ("tutti ledger --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
         ("tutti uninstall --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
         ("tutti demo --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server at 127.0.0.1:"]),
+        ("tutti demo --kubeconfig absent.yaml", 2, ["absent.yaml: No such file"]),
+        ("tutti demo --cluster fleet --kubeconfig absent.yaml", 2, ["--cluster: fleet", "--cluster or --kubeconfig"]),
+        (
+            "tutti queues --kubeconfig nobody.kubeconfig",
+            1,
+            ["; check the context, --kubeconfig and the way to the cluster"],
+        ),
+        ("tutti cancel job/a -n ../x --kubeconfig nobody.kubeconfig", 2, ["--namespace: ../x", "lower-case letters"]),
+        ("tutti explain job/a -n ../x --kubeconfig nobody.kubeconfig", 2, ["--namespace: ../x", "lower-case letters"]),
+        ("tutti cancel jobs -l '' --kubeconfig nobody.kubeconfig", 2, ["--selector: ''", "would choose every job"]),
+        ("tutti hold jobs -l ' ' --kubeconfig nobody.kubeconfig", 2, ["--selector: ' '", "give a label"]),
         (
             "tutti explain job train --kubeconfig nobody.kubeconfig",
             1,
@@ -117,10 +138,15 @@ EXPECTED = {(command, file): 0 for command in ("try", "policy check") for file i
         ("tutti policy check nearly.yaml", 2, ["ClusterQueu x#/kind", "did you mean 'ClusterQueue'?"]),
         ("tutti webhook --config late.yaml", 2, ["late.yaml#lease", "more than renew_seconds"]),
         ("tutti explain train --kubeconfig nobody.kubeconfig", 2, ["write KIND/NAME"]),
-        ("tutti demo --cluster mars", 2, ["say simulated, fleet or real"]),
+        ("tutti demo --cluster mars", 2, ["'mars'", "'simulated', 'fleet', 'real'"]),
         ("tutti try --now yesterday empty.yaml", 2, ["--now", "yesterday", "2026-01-31T12:00:00Z"]),
+        ("tutti try --now nan empty.yaml", 2, ["--now", "nan", "is no time from 1970 to 9999"]),
+        ("tutti try --now 1e400 empty.yaml", 2, ["--now", "1e400", "is no time from 1970 to 9999"]),
+        ("tutti try --now=-5 empty.yaml", 2, ["--now", "-5", "is no time from 1970 to 9999"]),
+        ("tutti webhook --config sections.yaml", 2, ["sections.yaml#lease", "must be a map of keys to values"]),
+        ("certs issue --name 'a b' --out new", 1, ["--name: 'a b'", "neither a host name nor an address"]),
         ("certs status --out absent", 1, ["there are no certificates in absent", "python -m certs rotate"]),
-        ("certs patch-ca --out absent", 1, ["absent/ca.crt: No such file or directory"]),
+        ("certs patch-ca --out absent", 1, ["there is no absent/ca.crt; run python -m certs issue first"]),
         ("certs rotate --in-cluster --kubeconfig nobody.kubeconfig", 1, ["cannot connect to the API server"]),
     ],
 )
@@ -149,6 +175,8 @@ EMPTY = {
         ("jobset/nope", "there is no JobSet 'nope' in namespace team-a"),
         ("gizmo/nope", "'gizmo' is not a job kind"),
         ("nope", "write KIND/NAME"),
+        ("job/../pods/a", "'../pods/a' is no name of an object"),
+        ("job/A_/b", "'A_/b' is no name of an object"),
     ],
 )
 def test_a_name_that_matches_nothing_is_a_wrong_input(

@@ -109,6 +109,16 @@ async def test_what_is_wrong_is_named(changed: dict[str, Any], what: str, text: 
     assert text in found[what]
 
 
+async def test_an_api_server_that_does_not_answer_is_one_finding() -> None:
+    class Nobody:
+        async def request(self, method: str, path: str, **more: Any) -> bytes:
+            raise Unavailable(0, "ConnectionFailed", "cannot connect to the API server at 127.0.0.1:1: refused")
+
+    (found,) = await look(Nobody(), NOW)  # type: ignore[arg-type]
+    assert (found.well, found.what) == (False, "API server")
+    assert "cannot connect to the API server at 127.0.0.1:1: refused; check the context" in found.text
+
+
 GONE = NotFound(404, "NotFound", "not found")
 ELSEWHERE = {f"{DEPLOYMENTS}/tutti-webhook": GONE, f"{DEPLOYMENTS}/tutti-reconciler": GONE}
 SERVED = {

@@ -16,7 +16,7 @@ from webhook.commands.show.gang import print_workload
 from webhook.commands.show.ledger import print_ledger
 from webhook.commands.show.queue import find_queues, print_queue
 from webhook.commands.show.queues import print_queues
-from webhook.commands.show.reading import default_namespace, visible_queues, workloads_of
+from webhook.commands.show.reading import namespace_of, visible_queues, workloads_of
 from webhook.core.ledger.record import Claim, Ledger, reserve
 from webhook.core.ledger.text import encode
 from webhook.core.model.policy import StopPolicy
@@ -366,7 +366,8 @@ def test_the_namespace_is_that_of_the_current_context(tmp_path: Path, monkeypatc
     path = tmp_path / "config"
     contexts = [{"name": "a", "context": {"namespace": "team-a"}}, {"name": "b", "context": {}}]
     path.write_text(json.dumps({"current-context": "a", "contexts": contexts}))
-    assert default_namespace(path) == "team-a"
+    assert namespace_of(None, path) == "team-a"
+    assert namespace_of("team-b", path) == "team-b"
     path.write_text(json.dumps({"current-context": "b", "contexts": contexts}))
-    assert default_namespace(path) == "default"
-    assert default_namespace(tmp_path / "absent") == "default"
+    assert namespace_of(None, path) == "default"
+    assert namespace_of(None, tmp_path / "absent") == "default"

@@ -10,7 +10,7 @@ from rich.table import Table
 from webhook.clock import SystemClock
 from webhook.commands import terminal
 from webhook.commands.show.dispatched import Lines, dispatched
-from webhook.commands.show.reading import default_namespace, workloads_of
+from webhook.commands.show.reading import namespace_of, workloads_of
 from webhook.core.notation.counted import counted
 from webhook.core.notation.counted_jobs import resource_text
 from webhook.core.reasons.reasons import Code
@@ -23,7 +23,7 @@ from webhook.wire.times import age_since
 async def explain(job: str, namespace: str | None, kubeconfig: Path | None) -> None:
     """Print where ``job`` (KIND/NAME) stands and why. Raises ApiError with a sentence when that cannot be known."""
     async with terminal.cluster(kubeconfig) as api:
-        where = namespace or default_namespace(kubeconfig)
+        where = namespace_of(namespace, kubeconfig)
         in_members = await dispatched(api, job, where, SystemClock().now())
         try:
             found = await workloads_of(api, job, where)

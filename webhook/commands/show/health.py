@@ -28,7 +28,7 @@ from webhook.core.notation import names
 from webhook.core.notation.counted import counted
 from webhook.dialects.kueue import objects as kueue
 from webhook.dialects.registry import resource_of
-from webhook.errors import ApiError, Forbidden, NotFound
+from webhook.errors import ApiError, Forbidden, NotFound, Unavailable
 from webhook.jobs.kinds.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import leader_of
@@ -61,7 +61,10 @@ async def show(kubeconfig: Path | None) -> bool:
 
 
 async def look(api: Api, now: float) -> list[Finding]:
-    """Return what was found, Unix time being ``now``. Never raises ApiError: no answer is a finding."""
+    """Return what was found, Unix time being ``now``. Never raises ApiError: no answer is a finding.
+
+    It is the only one where the API server does not answer from the beginning.
+    """
 
     async def certificates() -> Sequence[Finding]:
         return [*await _authorities(api, now), *await _serving(api, now)]
@@ -89,6 +92,8 @@ async def look(api: Api, now: float) -> list[Finding]:
         except Forbidden as error:
             found.append(Finding(what, False, f"cannot be read: {error}; this needs an administrator's rights"))
         except ApiError as error:
+            if isinstance(error, Unavailable) and not error.status and not found:
+                return [Finding("API server", False, terminal.unanswered(error))]
             found.append(Finding(what, False, f"cannot be read: {error}"))
     return found
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from webhook.commands import terminal
 from webhook.commands.show.queue import find_queues, print_queue, running_text, waiting, waiting_text
-from webhook.commands.show.reading import default_namespace, visible_queues
+from webhook.commands.show.reading import namespace_of, visible_queues
 from webhook.commands.show.uncharged import uncharged
 from webhook.core.notation.counted_jobs import resource_text
 from webhook.visibility.http.group import FULL_NAME, Document
@@ -36,7 +36,7 @@ async def show(
     Raises ApiError when that cannot be known, WrongName when there is no queue of that name.
     """
     async with terminal.cluster(kubeconfig) as api:
-        documents = await visible_queues(api, namespace or default_namespace(kubeconfig))
+        documents = await visible_queues(api, namespace_of(namespace, kubeconfig))
         beside = await uncharged(api) if output == "table" and name is None else None
     if name is not None:
         documents = find_queues(documents, name, namespace)

@@ -9,7 +9,9 @@ import orjson
 import yaml
 
 from webhook.core.notation import names
-from webhook.errors import ApiError, Forbidden, NotFound, TuttiError, Unavailable, WrongName
+from webhook.core.notation.problem import Problem
+from webhook.dialects.field import is_subdomain
+from webhook.errors import ApiError, Forbidden, NotFound, TuttiError, Unavailable, WrongInput, WrongName
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import by_name
 from webhook.jobs.kinds.rest_paths import object_path
@@ -20,9 +22,17 @@ from webhook.kube.finding import find
 from webhook.visibility.http.group import JOB_UID_LABEL, ROOT, Document
 
 _IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_NAMES_HAVE: Final = "names have lower-case letters, digits, '-' and '.' alone"
 
 
-def default_namespace(kubeconfig: Path | None) -> str:
+def namespace_of(given: str | None, kubeconfig: Path | None) -> str:
+    """Return the namespace that was given, else that of the current context. Raises WrongInput for what is no name."""
+    if given and not is_subdomain(given):
+        raise WrongInput((Problem("--namespace", given, "is no name of a namespace", _NAMES_HAVE),))
+    return given or _default_namespace(kubeconfig)
+
+
+def _default_namespace(kubeconfig: Path | None) -> str:
     """Return the namespace of the current context, as kubectl takes it."""
     paths = str(kubeconfig or os.environ.get("KUBECONFIG") or "")
     if not paths and _IN_POD.exists():
@@ -56,6 +66,8 @@ def kind_and_name(job: str) -> tuple[str, str]:
     kind, slash, name = job.partition("/")
     if not slash or not kind or not name:
         raise WrongName(f"{job!r} names no job; write KIND/NAME, for example job/train")
+    if not is_subdomain(name):
+        raise WrongName(f"{job!r}: {name!r} is no name of an object; {_NAMES_HAVE}")
     return kind, name
 
 

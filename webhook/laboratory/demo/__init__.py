@@ -10,27 +10,30 @@ import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from webhook import logs
-from webhook.errors import WRONG, TuttiError
+from webhook.core.notation.problem import Problem
+from webhook.errors import WrongInput
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
 
-def run(cluster: str, kubeconfig: Path | None) -> int:
+Stage = Literal["simulated", "fleet", "real"]
+
+
+def run(cluster: Stage | None, kubeconfig: Path | None) -> int:
     """Play on a simulated cluster, on the ``real`` control plane of a checkout, or on the cluster of ``kubeconfig``.
 
     ``fleet`` is another story, on a simulated hub and its members.
 
-    Returns the exit status: 0 when every gang finished whole. Whatever happens, nothing is left behind.
+    Returns the exit status: 0 when every gang finished whole. Whatever happens, nothing is left behind. Raises
+    WrongInput where both are given, and for an unusable kubeconfig; ApiError where the cluster refuses.
     """
-    if cluster not in ("simulated", "fleet", "real"):
-        sys.stderr.write(
-            f"tutti: there is no cluster {cluster!r}; say simulated, fleet or real, or give --kubeconfig\n"
-        )
-        return WRONG
+    if cluster is not None and kubeconfig is not None:
+        fix = "give --cluster or --kubeconfig"
+        raise WrongInput((Problem("--cluster", cluster, "is another cluster than that of --kubeconfig", fix),))
     from webhook.laboratory.demo import fleet, stages  # noqa: PLC0415 - so that a wrong argument is answered at once
 
     logs.configure("error", console=True)
@@ -39,7 +42,7 @@ def run(cluster: str, kubeconfig: Path | None) -> int:
     try:
         if cluster == "fleet":
             return asyncio.run(fleet.play())
-        if kubeconfig is None and cluster == "simulated":
+        if kubeconfig is None and cluster != "real":
             return asyncio.run(stages.on_simulated())
         held: AbstractContextManager[Path] = nullcontext(kubeconfig) if kubeconfig else stages.real_control_plane()
         with held as reached:
@@ -47,9 +50,6 @@ def run(cluster: str, kubeconfig: Path | None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("\ninterrupted; nothing is left behind\n")
         return INTERRUPTED
-    except TuttiError as error:
-        sys.stderr.write(f"tutti: {error}\n")
-        return 1
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

@@ -1,13 +1,15 @@
 """``tutti try``: what would be admitted, preempted and kept waiting, decided from files alone.
 
-Ends with 2 when there are problems, whatever could be decided all the same.
+Ends with 2 when there are problems, whatever could be decided all the same; warnings count, as they may change what
+was decided.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -22,6 +24,9 @@ from webhook.laboratory.dry_run.files import objects as files
 from webhook.laboratory.dry_run.files.objects import Object
 from webhook.laboratory.dry_run.report import problem_documents, report
 from webhook.laboratory.dry_run.world import build
+
+_YEAR_10000: Final = 253_402_300_800
+"""Unix time; Python has no dates from there on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +81,21 @@ def decide(
 
 
 def _time(text: str) -> float:
+    """Return Unix time. Raises WrongInput for what is no time from 1970 to 9999."""
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
-        pass
+        seconds = _written(text)
+    if not 0 <= seconds < _YEAR_10000:
+        fix = "write 2026-01-31T12:00:00Z or seconds since 1970"
+        raise WrongInput((Problem("--now", text, "is no time from 1970 to 9999", fix),))
+    return seconds
+
+
+def _written(text: str) -> float:
+    """Return the Unix time of RFC 3339, in UTC unless a zone is given; NaN for what is no time."""
     try:
         found = datetime.fromisoformat(text)
-    except ValueError as error:
-        wrong = Problem("--now", text, str(error), "write 2026-01-31T12:00:00Z or seconds since 1970")
-        raise WrongInput((wrong,)) from error
+    except ValueError:
+        return math.nan
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

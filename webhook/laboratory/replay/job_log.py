@@ -50,7 +50,7 @@ class RowError(ValueError):
 
     def at(self, place: str) -> Problem:
         """Return it as a problem of the row at ``place``."""
-        return Problem(f"{place}#{self.column}", self.value, self.why, self.fix)
+        return Problem(f"{place}#{self.column}" if self.column else place, self.value, self.why, self.fix)
 
 
 @dataclass(slots=True)
@@ -96,13 +96,14 @@ class JobLog:
 
 
 def number(column: str, text: object, least: float = 0, what: str = "seconds") -> float:
-    """Return ``text`` as a number. Raises RowError when it is none or below ``least``."""
+    """Return ``text`` as a number of ``what``, if that is known. Raises RowError when it is none or below ``least``."""
+    of = f" of {what}" if what else ""
     try:
         value = float(str(text))
     except ValueError:
         value = float("nan")
     if not least <= value < float("inf"):
-        raise RowError(column, text, f"no number of {what}", f"give a number of at least {least:g}")
+        raise RowError(column, text, f"no number{of}", f"give a number of at least {least:g}")
     return value
 
 

@@ -88,6 +88,9 @@ def pool(text: str, resource: str, quota: int) -> Pool:
             raise WrongInput((_wrong(text, "no nodes", f"give 1 to {NODES_MAX} nodes of at least 1, as 64x8"),))
         of_one = {resource: int(size) * MILLI}
         return Pool(tuple(NodeRecord(f"node-{place:05d}", of_one) for place in range(nodes)), resource, alike=True)
+    if not Path(text).exists():
+        why, fix = "is neither a size nor a file", "give SIZE, COUNTxSIZE as in 64x8, or a file of Nodes"
+        raise WrongInput((_wrong(text, why, fix),))
     found, problems = files.read([Path(text)])
     named = files.named([each for each in found if each["kind"] == "Node"], problems)
     nodes_found = [read_node(each, problems) for each in named]

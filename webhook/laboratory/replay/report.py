@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from webhook.core.notation.counted import counted
 from webhook.core.notation.problem import Problem
 from webhook.laboratory.dry_run.report import problem_documents
 from webhook.laboratory.dry_run.tables import show_problem
@@ -73,9 +74,9 @@ def show(
     """Print the document's log and diagnostics, and the measures as a table."""
     log = document["log"]
     unit = "GPU" if log["resource"] == GPU else "CPU"
+    jobs = f"{log['jobs']:,} job{'s' * (log['jobs'] != 1)} of {counted(log['queues'], 'queue')}"
     out.print(
-        f"{log['jobs']:,} jobs of {log['queues']} queues, {log['unitHours']:,.0f} {unit}-hours, "
-        f"submitted over {log['days']:,.1f} days",
+        f"{jobs}, {log['unitHours']:,.0f} {unit}-hours, submitted over {log['days']:,.1f} days",
         highlight=False,
     )
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")

@@ -38,7 +38,7 @@ def _add(log: JobLog, at: int, line: str, began: int) -> None:
     texts = line.split()
     if len(texts) != FIELDS:
         raise RowError("", line.strip(), f"{len(texts)} fields", f"give {FIELDS}, with -1 for what is unknown")
-    values = [number(f"field {i}", text, _LEAST, "this field") for i, text in enumerate(texts, 1)]
+    values = [number(f"field {i}", text, _LEAST, what="") for i, text in enumerate(texts, 1)]
     _, submit, _, run, got, _, _, asked, limit, *_ = values
     size = asked if asked > 0 else got
     if submit < 0:

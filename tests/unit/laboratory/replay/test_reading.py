@@ -82,7 +82,7 @@ def test_philly_as_released(tmp_path: Path) -> None:
     log = log_of(tmp_path, json.dumps(PHILLY_JSON))
     assert log.jobs == [Job(1, "ee9e8c", "ce2f04", MIDNIGHT, 60 + 30, 3)]
     wrong, left_out = log.all_problems()
-    assert (wrong.path, wrong.warning) == ("jobs.log:entry 3#", False)
+    assert (wrong.path, wrong.warning) == ("jobs.log:entry 3", False)
     assert (left_out.path, left_out.warning) == ("jobs.log:2", True)
 
 
@@ -110,10 +110,10 @@ def test_a_gzipped_log_is_read_whatever_its_name(tmp_path: Path) -> None:
         (PHILLY + "2017-10-09 00:00:10,nan,2,132.0,11cb48\n", "jobs.log:5#duration", "nan"),
         (PHILLY + "2017-10-09 00:00:10,1,2.5,132.0,11cb48\n", "jobs.log:5#num_gpus", "2.5"),
         (PHILLY + "yesterday,1,2,132.0,11cb48\n", "jobs.log:5#timestamp", "yesterday"),
-        (PHILLY + "2017-10-09 00:00:10,1\n", "jobs.log:5#", "2017-10-09 00:00:10,1"),
+        (PHILLY + "2017-10-09 00:00:10,1\n", "jobs.log:5", "2017-10-09 00:00:10,1"),
         (SWF + "4 9 0 x 4 60 -1 8 50 -1 1 9 1 -1 2 1 -1 -1\n", "jobs.log:8#field 4", "x"),
         (SWF + "4 -1 0 9 4 60 -1 8 50 -1 1 9 1 -1 2 1 -1 -1\n", "jobs.log:8#field 2", "-1"),
-        (SWF + "4 9 0\n", "jobs.log:8#", "4 9 0"),
+        (SWF + "4 9 0\n", "jobs.log:8", "4 9 0"),
     ],
 )
 def test_a_bad_row_is_told_with_line_value_and_fix_and_the_others_count(
