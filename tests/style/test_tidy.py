@@ -122,6 +122,26 @@ def test_every_module_that_a_document_names_is_there(document: Path) -> None:
     assert [place for place in sorted(mentioned) if not any(f"/{name(p)}".endswith(f"/{place}") for p in MODULES)] == []
 
 
+def strangers(line: str) -> list[str]:
+    """Return the private names and the methods that a line tells, and no module that it names has."""
+    spans = re.findall(r"`([^`]+)`", line)
+    ends = tuple(f"/{span}" for span in spans if span.endswith(".py"))
+    code = "\n".join(path.read_text() for path in MODULES if f"/{name(path)}".endswith(ends))
+    told = [span for span in spans if re.fullmatch(r"_[a-z]\w*|[A-Z]\w*\.[a-z_]\w*", span)]
+    return [span for span in told if not all(re.search(rf"\b{word}\b", code) for word in span.split("."))]
+
+
+def test_what_the_architecture_names_of_a_module_is_in_it() -> None:
+    lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+    assert [told for line in lines for told in strangers(line)] == []
+
+
+def test_a_name_that_its_module_lost_is_noticed() -> None:
+    where = "`core/pending/pending_queue.py` "
+    assert strangers(f"{where}(`PendingQueue.head`, `_pod_set_key`)") == []
+    assert strangers(f"{where}(`PendingQueue.lost`, `_lost`)") == ["PendingQueue.lost", "_lost"]
+
+
 def named_modules(text: str) -> Iterator[str]:
     """What a docstring names by a dotted path from the package, as ``core.ledger.record.Ledger``."""
     rooms = "|".join(sorted(path.stem for path in PACKAGE.iterdir() if not path.stem.startswith(("_", "."))))
