@@ -120,6 +120,8 @@ def _with_values(document: Document, template: _Template) -> Document:
     if kind == "ConfigMap" and name == _ONE_OF_A_KIND:
         own = 'merge (dict "fleet_members" "/members") .Values.config'
         document["data"]["config.yaml"] = template.place(f'{{{{ printf "%s\\n" (toYaml ({own})) | quote }}}}')
+    if kind in ("ServiceMonitor", "PrometheusRule"):
+        document["metadata"]["labels"] = template.place("{{ toJson .Values.monitoringLabels }}")
     for pod in _pods(document):
         for container in pod["containers"]:
             container["image"] = template.place('{{ include "tutti.image" . }}')

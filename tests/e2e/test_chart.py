@@ -109,6 +109,9 @@ def test_values_reach_the_objects_and_wrong_ones_are_refused(folder: Path) -> No
     of_hub = rendered(folder, values | {"fleet": "hub", "config": {"fleet_dead_man": True}})
     config = of_hub["ConfigMap", "tutti-system", "tutti-hub"]["data"]["config.yaml"]
     assert yaml.safe_load(config) == {"fleet_dead_man": True, "fleet_members": "/members"}
+    watched = rendered(folder, {"monitoring": True, "monitoringLabels": {"release": "stack"}})
+    for kind in ("ServiceMonitor", "PrometheusRule"):
+        assert watched[kind, "tutti-system", "tutti"]["metadata"]["labels"] == {"release": "stack"}
     hub = of_hub["Deployment", "tutti-system", "tutti-hub"]["spec"]
     assert "checksum/config" in hub["template"]["metadata"]["annotations"], "a change restarts it"
     assert (hub["replicas"], hub["template"]["spec"]["containers"][0]["image"]) == (1, f"r.example/t@{digest}")
@@ -119,6 +122,7 @@ def test_values_reach_the_objects_and_wrong_ones_are_refused(folder: Path) -> No
         {"multiKueue": True},
         {"multiKueue": True, "fleet": "member"},
         {"webhook": {"replicas": 0}},
+        {"monitoringLabels": {"release": 1}},
         {"image": {"digest": "x"}},
     ):
         with pytest.raises(AssertionError, match=re.compile("values", re.IGNORECASE)):
