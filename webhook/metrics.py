@@ -14,23 +14,39 @@ CLASSES_MAX: Final = 10
 OTHERS: Final = "(others)"
 """Stands for all queues, or priority classes, beyond the first so many by name."""
 
+LEDGER_OUTCOMES: Final = ("written", "conflict", "unavailable", "refused")
+"""What becomes of a write to the ledger."""
+TERMS_END: Final = ("lease lost", "refused", "bug")
+"""Why a term ends while the process goes on."""
+
 ADMITTED = Counter("tutti_admitted_gangs_total", "Gangs admitted, by queue.", ["queue"])
 EVICTED = Counter(
-    "tutti_evicted_gangs_total", "Gangs stopped after admission, by queue and reason.", ["queue", "reason"]
+    "tutti_evicted_gangs_total",
+    "Gangs stopped after admission, by queue and reason; docs/operating.md has those.",
+    ["queue", "reason"],
 )
-WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by reason.", ["reason"])
+WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by reason; docs/operating.md has those.", ["reason"])
 RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger.")
 LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of all reservations in the ledger.")
 LEDGER_PAGES = Gauge("tutti_ledger_pages", "Objects that hold reservations, besides the index.")
 LEDGER_WRITES = Counter(
-    "tutti_ledger_writes_total", "Writes to the ledger, by outcome; an occasional conflict is normal.", ["outcome"]
+    "tutti_ledger_writes_total",
+    "Writes to the ledger, by outcome: written; conflict, something else had written that object (an occasional one is "
+    "normal); unavailable, the API server is overloaded or did not answer; refused, by a policy, a missing right or a "
+    "limit.",
+    ["outcome"],
 )
 LEDGER_SENT = Counter("tutti_ledger_sent_bytes_total", "Bytes of all writes to the ledger, as they were sent.")
 LEDGER_REBUILDS = Counter("tutti_ledger_rebuilds_total", "Rebuilds of a missing or corrupt ledger; should not grow.")
+LEDGER_REBUILDING = Gauge(
+    "tutti_ledger_rebuilding",
+    "1 while this replica, which leads, rebuilds the ledger: nothing is admitted until that is done.",
+)
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
 STEPPED_DOWN = Counter(
     "tutti_stepped_down_total",
-    "Terms that ended while the process went on, because it lost the lease, may not write the ledger, or met a bug.",
+    "Terms that ended while the process went on, by why: it lost the lease (lease lost), may not write the ledger "
+    "(refused), or met a bug (bug).",
     ["why"],
 )
 LEADING_DENIED = Gauge(
@@ -43,7 +59,14 @@ CYCLE_SECONDS = Histogram(
     "Time of one decision cycle without its I/O.",
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5),
 )
-EFFECTS = Counter("tutti_effects_total", "Writes to jobs, by kind of effect and outcome.", ["effect", "outcome"])
+EFFECTS = Counter(
+    "tutti_effects_total",
+    "Writes to jobs and to pods of gangs, by effect and outcome. Effects: start, lift, stop, suspend, delete pods, "
+    "void, clear, restore, adopt, grow. Outcomes: stored; conflict or notfound, it had changed or was gone; forbidden "
+    "or invalid, the API server or another webhook refuses it; denied, it is refused as if the object were another; "
+    "unavailable, the API server or a webhook that it asks did not answer; gone or toolarge, which should not occur.",
+    ["effect", "outcome"],
+)
 WAIT_SECONDS = Histogram(
     "tutti_admission_wait_seconds",
     "Time from a gang's place in the queue to its admission, by queue and priority class.",
@@ -111,6 +134,12 @@ CREDENTIALS_RENEW = Gauge(
 )
 EVENTS_DROPPED = Counter("tutti_events_dropped_total", "Kubernetes events not written because too many waited.")
 
+
+# What grows from nothing grows by nothing, as Prometheus sees it: these are there from the start.
+for _outcome in LEDGER_OUTCOMES:
+    LEDGER_WRITES.labels(_outcome)
+for _why in TERMS_END:
+    STEPPED_DOWN.labels(_why)
 
 _QUEUE: Final = ["queue", "cohort", "flavor", "resource"]
 _COHORT: Final = ["cohort", "parent", "flavor", "resource"]

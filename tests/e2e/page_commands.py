@@ -42,7 +42,7 @@ NOT_RUN: Final = {
     "kubectl -n tutti-system create job tutti-certs-now --from=cronjob/tutti-certs": "tests/e2e/test_self_signed.py",
     "kubectl -n tutti-system describe certificate": "needs cert-manager; tests/e2e/test_issued_certificate.py",
     "kubectl -n tutti-system edit configmap tutti-config": "opens an editor; tests/unit/test_config.py",
-    "kubectl -n tutti-system logs deployment/tutti-reconciler": _DEPLOYMENTS,
+    "kubectl -n tutti-system logs -l app.kubernetes.io/component=reconciler --prefix --tail=500": _DEPLOYMENTS,
     "kubectl -n tutti-system rollout restart deployment tutti-reconciler": _DEPLOYMENTS,
     "kubectl -n tutti-system scale deployment tutti-reconciler --replicas 0": _DEPLOYMENTS,
     "kubectl -n tutti-system scale deployment tutti-reconciler tutti-webhook --replicas 0": _DEPLOYMENTS,

@@ -6,11 +6,16 @@ from collections.abc import Iterator
 
 import promql_parser
 import pytest
+import yaml
 from prometheus_client import REGISTRY
 
-from manifests import dashboards, metrics_page
+from manifests import chart, dashboards, metrics_page
 from tests.unit.manifests.documents import MANIFESTS, documents_of, named, of_kind, read
+from webhook import metrics
+from webhook.controllers.gangs.assess import Step
+from webhook.controllers.writes.effects import Denied
 from webhook.core.ledger import pages
+from webhook.errors import ApiError
 
 PLAIN = re.compile(r"\$(queue|cohort|resource)\b")
 FROM_PROMETHEUS = {"up"}
@@ -87,6 +92,8 @@ def test_every_alert_says_what_it_means_and_what_on_call_does_about_it() -> None
         assert annotations["description"]
         assert labels["severity"] in ("info", "warning", "critical")
         assert f"| {rule['alert']} |" in page
+    rows = re.findall(r"^\| (\w+) \|", page.partition("\n## Alerts\n")[2], re.MULTILINE)
+    assert {*rows} - {"alert"} == {rule["alert"] for rule in rules()}
 
 
 def test_what_is_written_from_the_code_is_up_to_date() -> None:
@@ -111,6 +118,85 @@ def test_what_is_scraped_is_the_port_that_serves_metrics() -> None:
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     ports = {port["name"]: port["targetPort"] for port in service["spec"]["ports"]}
     assert ports[monitor["spec"]["endpoints"][0]["port"]] == "health"
+
+
+def pods() -> Iterator[dict[str, str]]:
+    """Yield what service discovery of Prometheus says of each port of our pods."""
+    for document in (*documents_of("base"), *documents_of("components/fleet-hub")):
+        if document["kind"] == "Deployment":
+            template = document["spec"]["template"]
+            labels = {re.sub(r"\W", "_", key): value for key, value in template["metadata"]["labels"].items()}
+            for port in template["spec"]["containers"][0]["ports"]:
+                about = {"pod_name": document["metadata"]["name"], "pod_phase": "Running"}
+                about["pod_container_port_name"] = port["name"]
+                about |= {f"pod_label_{key}": value for key, value in labels.items()}
+                yield {f"__meta_kubernetes_{key}": value for key, value in about.items()}
+
+
+def relabelled(about: dict[str, str], rules: list[dict[str, object]]) -> dict[str, str] | None:
+    """Return the labels of what is scraped, as Prometheus has them after such rules; None where it is dropped."""
+    labels = dict(about)
+    for rule in rules:
+        sources = rule["source_labels"]
+        assert isinstance(sources, list)
+        value = ";".join(labels.get(source, "") for source in sources)
+        matches = re.fullmatch(str(rule.get("regex", ".*")), value) is not None
+        if matches is (rule.get("action") == "drop") and rule.get("action") in ("keep", "drop"):
+            return None
+        if "target_label" in rule:
+            labels[str(rule["target_label"])] = value
+    return {name: value for name, value in labels.items() if not name.startswith("__")}
+
+
+def test_who_has_no_operator_scrapes_what_the_alerts_select() -> None:
+    """A job of another name had the most urgent of them fire for ever: it says that nothing is scraped."""
+    page = (MANIFESTS.parent / "docs" / "administrator.md").read_text()
+    (block,) = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "scrape_configs:" in text]
+    (job,) = yaml.safe_load(block)["scrape_configs"]
+    (service,) = of_kind(documents_of("components/monitoring"), "Service")
+    assert job["job_name"] == service["metadata"]["name"]
+    (discovered,) = job["kubernetes_sd_configs"]
+    assert discovered["namespaces"]["names"] == [service["metadata"]["namespace"]]
+    scraped = [labels for pod in pods() if (labels := relabelled(pod, job["relabel_configs"])) is not None]
+    assert sorted(labels["component"] for labels in scraped) == ["hub", "reconciler", "webhook"]
+    assert all(labels["pod"] for labels in scraped)
+    ended = [{**pod, "__meta_kubernetes_pod_phase": "Failed"} for pod in pods()]
+    assert [pod for pod in ended if relabelled(pod, job["relabel_configs"]) is not None] == []
+    selectors = [each for _, expr in questions() for each in selectors_of(expr) if each.name in FROM_PROMETHEUS]
+    assert selectors
+    for selector in selectors:
+        asked = {matcher.name: matcher.value for matcher in selector.matchers.matchers}
+        assert asked.pop("job") == job["job_name"]
+        assert asked.pop("component") in {labels["component"] for labels in scraped}
+        assert asked == {}
+
+
+def test_what_a_prometheus_selects_alerts_by_can_be_given_to_those_of_the_chart() -> None:
+    (part,) = [part for part in chart.PARTS if part.file == "monitoring"]
+    for text in chart.template_of(part).split("---\n"):
+        watched = "kind: ServiceMonitor" in text or "kind: PrometheusRule" in text
+        assert ("labels: {{ toJson .Values.monitoringLabels }}" in text) is watched
+
+
+def test_what_a_label_may_say_stands_in_the_help_of_its_metric_and_is_there_from_the_start() -> None:
+    """An outcome that is first counted when it occurs grows from nothing: Prometheus sees no increase."""
+    for metric, label, words in (
+        (metrics.LEDGER_WRITES, "outcome", metrics.LEDGER_OUTCOMES),
+        (metrics.STEPPED_DOWN, "why", metrics.TERMS_END),
+    ):
+        (family,) = metric.collect()
+        assert {sample.labels[label] for sample in family.samples} == {*words}
+        assert [word for word in words if word not in metric._documentation] == []
+        for rule in rules():
+            for selector in selectors_of(str(rule["expr"])):
+                if selector.name == metrics_page.exposed_name(metric):
+                    assert {matcher.value for matcher in selector.matchers.matchers} <= {*words}
+    told = metrics.EFFECTS._documentation
+    effects = re.split(", ", told.partition("Effects: ")[2].partition(".")[0])
+    no_writes = {Step.NOTHING, Step.WAIT, Step.WITHDRAW, Step.RELEASE, Step.HOLD, Step.END}
+    assert {*effects} == {*Step} - no_writes
+    failures = {error.__name__.lower() for error in (*ApiError.__subclasses__(), Denied)}
+    assert [word for word in ("stored", *failures) if word not in told.partition("Outcomes: ")[2]] == []
 
 
 def test_the_alert_of_a_hubs_credentials_begins_when_the_hub_itself_warns_of_them() -> None:

@@ -70,18 +70,19 @@ class Recovery:
         Raises LeaseLost.
         """
         self._keeper.ledger = None
-        while True:
-            log.warning("ledger.rebuild", why=str(broken))
-            try:
-                ledger = await self._once(broken)
-            except LedgerBroken as again:
-                metrics.LEDGER_REBUILDS.inc()
-                broken = again
-                continue
-            if ledger.entries or not broken.first:
-                # The first ledger of an installation replaces none.
-                metrics.LEDGER_REBUILDS.inc()
-            return ledger
+        with metrics.LEDGER_REBUILDING.track_inprogress():
+            while True:
+                log.warning("ledger.rebuild", why=str(broken))
+                try:
+                    ledger = await self._once(broken)
+                except LedgerBroken as again:
+                    metrics.LEDGER_REBUILDS.inc()
+                    broken = again
+                    continue
+                if ledger.entries or not broken.first:
+                    # The first ledger of an installation replaces none.
+                    metrics.LEDGER_REBUILDS.inc()
+                return ledger
 
     async def _once(self, broken: LedgerBroken) -> Ledger:
         if broken.deleted:

@@ -19,8 +19,10 @@ from webhook.controllers.ledger.recovery import Recovery
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, Invalid, Unavailable
 from webhook.kube.api import MERGE_PATCH
+from webhook.kube.election import LeaderRecord, render
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.controllers.base import Pace
+from webhook.wire.times import micro_time_text
 
 pytestmark = pytest.mark.virtual_time
 LEDGER = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"
@@ -87,6 +89,33 @@ async def test_no_ledger_stands_before_each_waiting_job_was_written(failure: Api
         assert await ledger_is_written(admin)
         assert names.VOIDED in orjson.loads(await admin.request("GET", JOB))["metadata"]["annotations"]
         running.cancel()
+
+
+@pytest.mark.parametrize("ends", ["rebuilt", "lease lost", "process ends"])
+async def test_that_the_ledger_is_being_rebuilt_is_scraped_until_that_is_over_however_it_ends(ends: str) -> None:
+    """The leader leads all that time, and the count of rebuilds grows only when one is done: nobody was woken."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        before = sample("tutti_ledger_rebuilding")
+        await cluster.create(waiting_job())
+        api = Refusing(cluster.api(), Unavailable(500, "InternalError", "failed calling webhook"))
+        parts = reconciler(api, Config(), identity="one", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(20)
+        assert (sample("tutti_leading"), sample("tutti_ledger_rebuilding")) == (1, before + 1)
+        if ends == "rebuilt":
+            api.failure = None
+        elif ends == "lease lost":
+            other = LeaderRecord("two", 60.0, "then", micro_time_text(LoopClock().now()), 1)
+            stolen = orjson.dumps({"metadata": {"annotations": {names.LEASE_ANNOTATION: render(other)}}})
+            await cluster.api().request("PATCH", LEDGER, body=stolen, content_type=MERGE_PATCH)
+        else:
+            running.cancel()
+        await asyncio.sleep(5)
+        assert sample("tutti_ledger_rebuilding") == before
+        if ends == "lease lost":
+            assert sample("tutti_leading") == 0
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_job_that_cannot_be_written_at_all_does_not_hold_up_the_others() -> None:
