@@ -169,8 +169,8 @@ async def test_an_authority_is_wrong_before_it_has_expired() -> None:
 @pytest.mark.parametrize(
     ("issued", "days", "text"),
     [
-        (90, 82, None),
-        (90, 84, "the serving certificate lasts 6d"),
+        (90, 75, None),
+        (90, 77, "the serving certificate lasts 13d"),
         (90, 91, "the serving certificate expired 24h ago"),
         (1, 0.8, None),
         (1, 0.95, "the serving certificate lasts 72m"),

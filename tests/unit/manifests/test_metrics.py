@@ -199,6 +199,14 @@ def test_what_a_label_may_say_stands_in_the_help_of_its_metric_and_is_there_from
     assert [word for word in ("stored", *failures) if word not in told.partition("Outcomes: ")[2]] == []
 
 
+def test_the_alert_of_the_certificate_begins_when_tutti_status_says_that_it_should_have_been_renewed() -> None:
+    """Each had a time of its own, and that of the alert was longer than some certificates last."""
+    (rule,) = [rule for rule in rules() if rule["alert"] == "TuttiCertificateEndsSoon"]
+    expr = str(rule["expr"])
+    assert "tutti_certificate_due_seconds" in {selector.name for selector in selectors_of(expr)}
+    assert re.search(r"\d", expr) is None
+
+
 def test_the_alert_of_a_hubs_credentials_begins_when_the_hub_itself_warns_of_them() -> None:
     """A time of its own was six hours, of a token for thirty days: a night."""
     (rule,) = [rule for rule in rules() if rule["alert"] == "TuttiMemberCredentialsEndSoon"]

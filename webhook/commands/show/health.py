@@ -33,7 +33,7 @@ from webhook.jobs.kinds.registry import with_custom
 from webhook.kube.api import Api
 from webhook.kube.election import leader_of
 from webhook.kube.finding import find
-from webhook.server.http.tls import issued
+from webhook.server.http.tls import issued, renewal_due
 from webhook.untyped import paths
 from webhook.untyped.values import mappings
 from webhook.visibility.http.group import Document
@@ -46,10 +46,6 @@ _REGISTRATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
 _VALIDATING: Final = "validatingwebhookconfigurations"
 _MUTATING: Final = "mutatingwebhookconfigurations"
 _SERVING: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/secrets/tutti-certs"
-_DUE_SECONDS: Final = 7 * 86_400
-"""A certificate that ends sooner should have been renewed by now."""
-_DUE_PART: Final = 0.1
-"""So should one with less of its life left: cert-manager may be told to issue for a day."""
 
 
 async def show(kubeconfig: Path | None) -> bool:
@@ -248,11 +244,12 @@ async def _serving(api: Api, now: float) -> Sequence[Finding]:
 
 
 def _lasts(what: str, certificate: x509.Certificate, now: float) -> Finding:
-    """Return whether a certificate lasts; it is wrong some time before its end, while pods still serve."""
-    begin, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
-    left = end - now
+    """Return whether a certificate lasts; it is wrong some time before its end, while pods still serve, and as soon as
+    the alert is due.
+    """
+    left = certificate.not_valid_after_utc.timestamp() - now
     text = f"{what} expired {human_age(-left)} ago" if left < 0 else f"{what} lasts {human_age(left)}"
-    return Finding("certificates", left > min(_DUE_SECONDS, _DUE_PART * (end - begin)), text)
+    return Finding("certificates", now < renewal_due(certificate), text)
 
 
 def _ledger(stored: Document, now: float) -> Iterator[Finding]:

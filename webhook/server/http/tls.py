@@ -23,11 +23,15 @@ from webhook import cipher_suites
 from webhook.clock import Clock, SystemClock
 from webhook.core.notation.moments import time_text
 from webhook.errors import TuttiError
-from webhook.server.review.metrics import CERTIFICATE_EXPIRY
+from webhook.server.review.metrics import CERTIFICATE_DUE, CERTIFICATE_EXPIRY
 
 POLL_SECONDS: Final = 5.0
 EXPIRY_WARNING_SECONDS: Final = 3600.0
 """A certificate that ends sooner was not renewed by whoever should have."""
+DUE_SECONDS: Final = 14 * 86_400
+"""A certificate that ends sooner should have been renewed by now."""
+DUE_PART: Final = 1 / 6
+"""So should one with less of its life left: it is renewed in the last third, and cert-manager may issue for a day."""
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 AUTHORITY: Final = "ca.crt"
@@ -59,14 +63,15 @@ class ServingCertificate:
         self._listeners: list[Callable[[], None]] = []
         self._asked_authority: str | None = None
         self._pair = self._read()
-        self._live, self._expires_seconds = self._load(self._pair)
+        self._live, self._leaf = self._load(self._pair)
         self.context, _ = self._load(self._pair)
         self.context.sni_callback = self._choose
         CERTIFICATE_EXPIRY.set_function(self.certificate_expiry)
+        CERTIFICATE_DUE.set_function(lambda: renewal_due(self._leaf))
 
     def certificate_expiry(self) -> float:
         """Return the Unix time at which the live certificate ends, for readiness and metrics."""
-        return self._expires_seconds
+        return self._leaf.not_valid_after_utc.timestamp()
 
     @property
     def key(self) -> bytes:
@@ -85,7 +90,7 @@ class ServingCertificate:
         """
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=authority)
         self._asked_authority = authority
-        self._live, self._expires_seconds = self._load(self._pair)
+        self._live, self._leaf = self._load(self._pair)
         # Choosing another context by name changes what a connection trusts, not whether it asks: that stays this one's.
         self.context.verify_mode = ssl.CERT_OPTIONAL
 
@@ -106,12 +111,12 @@ class ServingCertificate:
             pair = self._read()
             if pair == self._pair:
                 return False
-            live, expires_seconds = self._load(pair)
+            live, leaf = self._load(pair)
         except BadCertificate as error:
             log.warning("certificate.refused", error=str(error))
             return False
-        self._pair, self._live, self._expires_seconds = pair, live, expires_seconds
-        log.info("certificate.renewed", expires_seconds=expires_seconds)
+        self._pair, self._live, self._leaf = pair, live, leaf
+        log.info("certificate.renewed", expires_seconds=self.certificate_expiry())
         for call in self._listeners:
             call()
         return True
@@ -134,8 +139,8 @@ class ServingCertificate:
             fix = "cert_dir is where tls.crt and tls.key are; certs/README.md says how they are made"
             raise BadCertificate(f"{error.filename}: {error.strerror}; {fix}") from error
 
-    def _load(self, pair: _Pair) -> tuple[ssl.SSLContext, float]:
-        expires_seconds = _verify(pair, self._clock.now())
+    def _load(self, pair: _Pair) -> tuple[ssl.SSLContext, x509.Certificate]:
+        leaf = _verify(pair, self._clock.now())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(cipher_suites.SUITES)
@@ -148,13 +153,19 @@ class ServingCertificate:
                 context.verify_mode = ssl.CERT_OPTIONAL
         except (ssl.SSLError, OSError) as error:
             raise BadCertificate(f"{pair.directory}: {error}") from error
-        return context, expires_seconds
+        return context, leaf
 
 
 def certificate_problems(certificate: ServingCertificate, clock: Clock) -> list[str]:
     """Return that a certificate ends soon, if it does."""
     left = certificate.certificate_expiry() - clock.now()
     return [f"the serving certificate ends in {left:.0f} s"] if left < EXPIRY_WARNING_SECONDS else []
+
+
+def renewal_due(certificate: x509.Certificate) -> float:
+    """Return the Unix time by which a certificate should have been renewed: from then on people are told."""
+    begin, end = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
+    return end - min(DUE_SECONDS, DUE_PART * (end - begin))
 
 
 def authority_in(path: Path) -> str:
@@ -168,8 +179,8 @@ def authority_in(path: Path) -> str:
     return authority
 
 
-def _verify(pair: _Pair, now_seconds: float) -> float:
-    """Return when the pair's leaf expires. Raises BadCertificate unless it is usable now."""
+def _verify(pair: _Pair, now_seconds: float) -> x509.Certificate:
+    """Return the pair's leaf. Raises BadCertificate unless it is usable now."""
     try:
         chain = x509.load_pem_x509_certificates(pair.certificate)
         key = load_pem_private_key(pair.key, password=None)
@@ -186,7 +197,7 @@ def _verify(pair: _Pair, now_seconds: float) -> float:
         raise BadCertificate(f"{pair.directory}: {CERTIFICATE} is valid from {valid} only")
     if authorities and not any(issued(chain[-1], authority) or chain[-1] == authority for authority in authorities):
         raise BadCertificate(f"{pair.directory}: {CERTIFICATE} was not issued by {AUTHORITY}")
-    return expires
+    return leaf
 
 
 def issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

@@ -6,7 +6,8 @@ from prometheus_client import Counter, Gauge, Histogram
 
 REVIEWS: Final = Counter(
     "tutti_reviews_total",
-    "Admission reviews answered, by endpoint and outcome: allowed, warned, patched, or the kind of refusal.",
+    "Admission reviews answered, by endpoint and outcome: allowed, warned, patched, forwarded (another replica "
+    "decided), or the kind of refusal; docs/operating.md has those.",
     ["endpoint", "outcome"],
 )
 REVIEW_SECONDS: Final = Histogram(
@@ -21,6 +22,11 @@ LEDGER_WAITS: Final = Counter("tutti_ledger_waits_total", "Reviews that waited f
 WAITING: Final = Gauge("tutti_reviews_waiting", "Reviews that wait for the ledger or a peer.")
 CERTIFICATE_EXPIRY: Final = Gauge(
     "tutti_certificate_expiry_seconds", "Unix time at which the serving certificate expires."
+)
+CERTIFICATE_DUE: Final = Gauge(
+    "tutti_certificate_due_seconds",
+    "Unix time by which the serving certificate should have been renewed: two weeks before its end, or when a sixth of "
+    "its lifetime is left, whichever is later.",
 )
 
 _outcomes: dict[tuple[str, str], Counter] = {}

@@ -13,6 +13,7 @@ import trustme
 from cryptography import x509
 from prometheus_client import generate_latest
 
+from tests.unit.samples import sample
 from tests.unit.server.reviews import job, review, view
 from tests.unit.server.wire_level import Served, post, served
 from webhook.server.handler import ReviewHandler
@@ -27,10 +28,15 @@ BODY = review(job(queue=None))
 
 
 def issue(
-    directory: Path, authority: trustme.CA, key_type: trustme.KeyType = EC, *, expires: datetime.datetime | None = None
+    directory: Path,
+    authority: trustme.CA,
+    key_type: trustme.KeyType = EC,
+    *,
+    begins: datetime.datetime | None = None,
+    expires: datetime.datetime | None = None,
 ) -> None:
     """Write a fresh pair the way a plain directory is written."""
-    leaf = authority.issue_cert("localhost", "127.0.0.1", key_type=key_type, not_after=expires)
+    leaf = authority.issue_cert("localhost", "127.0.0.1", key_type=key_type, not_before=begins, not_after=expires)
     directory.mkdir(exist_ok=True)
     (directory / CERTIFICATE).write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
     (directory / KEY).write_bytes(leaf.private_key_pem.bytes())
@@ -148,6 +154,20 @@ async def test_the_end_of_the_live_certificate_is_known(tmp_path: Path, authorit
     issue(tmp_path, authority, expires=ends.replace(year=2036))
     assert certificate.refresh()
     assert b"tutti_certificate_expiry_seconds 2.0827" in generate_latest()
+
+
+@pytest.mark.parametrize(("days", "early"), [(90, 14), (6, 1)])
+async def test_when_it_should_have_been_renewed_is_scraped_for_a_short_one_as_a_part_of_its_life(
+    tmp_path: Path, authority: trustme.CA, days: int, early: int
+) -> None:
+    ends = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(days=days - 0.5)
+    issue(tmp_path, authority, expires=ends, begins=ends - datetime.timedelta(days=days))
+    certificate = ServingCertificate(tmp_path)
+    due = sample("tutti_certificate_due_seconds")
+    assert due == (ends - datetime.timedelta(days=early)).timestamp()
+    issue(tmp_path, authority, expires=ends + datetime.timedelta(days=1), begins=ends - datetime.timedelta(days=days))
+    assert certificate.refresh()
+    assert sample("tutti_certificate_due_seconds") > due
 
 
 async def test_rotation_under_load_fails_no_handshake_and_no_request(
