@@ -177,10 +177,13 @@ class Sweeper:
         return await member.leftovers(known) if known else set()
 
     async def _note_swept(self, member: Member, cluster: str, unlisted: set[str], unseen: Mapping[str, str]) -> None:
+        """Note that a member was swept that had to be. Raises ApiError, NoAnswer."""
         set_backs = self._fleet.set_backs
         if when := self._swept.lost.get(member.name):
-            await lost.came_back(self._fleet.api, member.name, when)
-            await self._read_lost()
+            # With new credentials it may be due for another cluster by now, of which this sweep says nothing.
+            with member.one_cluster():
+                await lost.came_back(self._fleet.api, member.name, when)
+                await self._read_lost()
             if member.name in self._swept.lost:
                 # It was noted again meanwhile: only a sweep ends that note.
                 return
