@@ -22,6 +22,8 @@ class Granted:
         """Return it; nothing where the gang runs there, and None where nothing is known that is new."""
         self.look_at_seconds, copy = inf, sight.copy
         if refused := self._refusal.of_permit(dispatch, copy):
+            if self._refusal.is_hubs:
+                return f"has not got its permit yet ({refused}), which is tried again every {REFUSED_SECONDS:.0f} s"
             return f"refuses its permit ({refused}), and is asked again every {REFUSED_SECONDS:.0f} s"
         if copy is None or not copy.permitted:
             return None
@@ -42,7 +44,7 @@ class Granted:
     async def why_recalled(self, dispatch: Dispatch, copy: Copy | None) -> str:
         """Return what the member did that a gang which is to run leaves it."""
         if refused := self._refusal.of_permit(dispatch, copy):
-            return f"refused its permit ({refused})"
+            return f"{'did not get' if self._refusal.is_hubs else 'refused'} its permit ({refused})"
         if copy is not None and copy.failed and copy.uid == dispatch.copy_uid:
             return self._failed.said
         did = why_recalled(dispatch, copy)

@@ -36,8 +36,10 @@ from webhook.fleet.jobs.asking.choice import (
 from webhook.fleet.jobs.asking.failed import Failed
 from webhook.fleet.jobs.asking.meeting import lingers_seconds
 from webhook.fleet.jobs.asking.patience import Patience
+from webhook.fleet.jobs.asking.pauses import FIRST_SECONDS
 from webhook.fleet.jobs.asking.refusal import Refusal
 from webhook.fleet.jobs.cluster_names import ClusterNames
+from webhook.fleet.jobs.dependencies.bringing import HubBusy
 from webhook.fleet.jobs.events import QUEUE_MISSING, queue_missing
 from webhook.fleet.jobs.fleet import Fleet, told_of
 from webhook.fleet.jobs.granted import Granted
@@ -208,6 +210,8 @@ class FleetJob:
         self._never = bool(candidates) and candidates <= self.choice.never and not self._fleet.silent
         paused = self.choice.pauses.at(asyncio.get_running_loop().time())
         self._refusals, candidates = {**paused, **self._refusals}, candidates - paused.keys()
+        if HUB in paused:
+            return None
         if left_in := told_of(self._left_in(), dispatch.member):
             self._refusals |= left_in
             return None
@@ -356,7 +360,7 @@ class FleetJob:
                         await self._showing.store(job, left)
                     return HubStep.NOTHING
         except Refused as error:
-            self._hears(str(error))
+            self._hears(error)
             return step
         except NoAnswer as error:
             log.info("fleet.no_answer", step=step, error=str(error))
@@ -391,19 +395,26 @@ class FleetJob:
         if why := why_unwanted(self._kind, job):
             return why
         did = await self._granted.why_recalled(dispatch, copy)
+        refused, member = self._refusal.of_permit(dispatch, copy), dispatch.member
+        now, unix_now = asyncio.get_running_loop().time(), self._fleet.clock.now()
+        if refused and self._refusal.is_hubs:
+            # Any other member would keep room for it as much in vain.
+            why = f"could not permit it in {member} ({refused})"
+            self.choice.pauses.begin(HUB, dispatch.offer, why, now, unix_now, most_seconds=FIRST_SECONDS)
+            return f"{member} {did}"
         # What was done to this copy there may be done to the next one.
-        self.choice.failed_by(dispatch.member, did)
-        if self._refusal.of_permit(dispatch, copy):
-            now, unix_now = asyncio.get_running_loop().time(), self._fleet.clock.now()
-            self.choice.pauses.begin(dispatch.member, dispatch.offer, did, now, unix_now)
-        return f"{dispatch.member} {did}"
+        self.choice.failed_by(member, did)
+        if refused:
+            self.choice.pauses.begin(member, dispatch.offer, did, now, unix_now)
+        return f"{member} {did}"
 
-    def _hears(self, refused: str) -> None:
-        """Take in why its member did not take what was written there last."""
+    def _hears(self, refused: Refused) -> None:
+        """Take in why its member did not take what was written there last, or the hub could not write it."""
         record = self.own.record
         # What was only offered is offered to another member at once, if there is one; once its permit is refused, the
         # member gives the room back in time, and is asked after the others then.
-        self._refused(record).heard(record, refused, asyncio.get_running_loop().time())
+        now, is_hubs = asyncio.get_running_loop().time(), isinstance(refused, HubBusy)
+        self._refused(record).heard(record, str(refused), now, is_hubs=is_hubs)
 
     def _refused(self, dispatch: Dispatch) -> Refusal:
         return self._leaving.refusal if dispatch.phase is DispatchPhase.RECALLED else self._refusal

@@ -1,7 +1,8 @@
 """For how long a member is not asked that had room for a gang and refused what it needs to start. Pure.
 
 A quota, a webhook or a policy of the member may refuse the same each time, and each time it keeps the room for half a
-minute. What is remembered may be lost at any time.
+minute. Where it is the hub that cannot read what it needs, the hub pauses, and not for longer each time. What is
+remembered may be lost at any time.
 """
 
 from typing import Final, NamedTuple
@@ -28,7 +29,9 @@ class Pauses:
     def __init__(self) -> None:
         self._pauses: dict[str, _Pause] = {}
 
-    def begin(self, member: str, offer: Offer, why: str, now: float, unix_now: float) -> None:
+    def begin(
+        self, member: str, offer: Offer, why: str, now: float, unix_now: float, *, most_seconds: float = MOST_SECONDS
+    ) -> None:
         """Note at this loop time, and Unix time, that a member has refused an offer's copy, in words that follow its
         name. Once an offer: what follows may have to be tried again.
         """
@@ -37,7 +40,7 @@ class Pauses:
             return
         # Where that was long ago, the first pause is the short one again.
         again = last is not None and now < last.until + MOST_SECONDS
-        seconds = min(MOST_SECONDS, 2 * last.seconds) if again and last is not None else FIRST_SECONDS
+        seconds = min(most_seconds, 2 * last.seconds) if again and last is not None else FIRST_SECONDS
         told = f"{why}, and is asked again at {time_text(int(unix_now + seconds))}"
         self._pauses[member] = _Pause(offer, seconds, now + seconds, told)
 

@@ -18,10 +18,13 @@ class Refusal:
         """The offer, and the phase by which the copy was to be created, permitted or deleted."""
         self._words = ""
         self._until = -inf
+        self.is_hubs = False
+        """It was the hub's own cluster that kept it from being written, and not the member."""
 
-    def heard(self, dispatch: Dispatch, words: str, now: float) -> None:
+    def heard(self, dispatch: Dispatch, words: str, now: float, *, is_hubs: bool = False) -> None:
         """Note that what a record asks for was refused at this loop time."""
         self._of, self._words, self._until = (dispatch.offer, dispatch.phase), words, now + REFUSED_SECONDS
+        self.is_hubs = is_hubs
 
     def over(self) -> None:
         """Note that the member has taken what it had refused."""
@@ -32,7 +35,7 @@ class Refusal:
         return self._words if (dispatch.offer, dispatch.phase) == self._of else ""
 
     def of_permit(self, dispatch: Dispatch, copy: Copy | None) -> str:
-        """Return how the member refuses the permit of a granted copy; nothing where it does not."""
+        """Return how the permit of a granted copy is refused; nothing where it is not."""
         granted = dispatch.phase is DispatchPhase.GRANTED and copy is not None and copy.uid == dispatch.copy_uid
         return self.words(dispatch) if granted and copy is not None and not copy.permitted else ""
 

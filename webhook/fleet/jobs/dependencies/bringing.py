@@ -5,6 +5,7 @@ crash. The hub reads with its own rights, in the job's own namespace alone.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -13,7 +14,7 @@ import orjson
 
 from webhook.core.fleet.dispatch import Dispatch
 from webhook.core.notation.shortened import shortened
-from webhook.errors import ApiError, Forbidden, NotFound
+from webhook.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from webhook.fleet.jobs.dependencies.dependency import (
     SECRET,
     SERVICE_ACCOUNT,
@@ -53,6 +54,18 @@ _OF_THE_HUB: Final = (0, words.UNAUTHORIZED)
 """Statuses by which the hub's own API server says nothing of the one object that it is asked for."""
 _BUSY: Final = (429, 503)
 """Statuses by which it may."""
+RETRYING_SECONDS: Final = 4.0
+"""So long, for all that one job refers to, what may pass in a moment is read again."""
+_FIRST_REST_SECONDS: Final = 0.5
+"""Until the first time; then twice as long each time."""
+
+
+class HubBusy(Refused):
+    """It is the hub's own cluster that does not let something be read at the moment, and no member is to blame."""
+
+
+class _MayPass(Exception):
+    """What was asked of the hub's API server is worth asking again."""
 
 
 async def bring(
@@ -60,12 +73,12 @@ async def bring(
 ) -> tuple[str, ...]:
     """Bring what a granted job refers to; return, in words, what its member does not have as the hub has it.
 
-    ``look`` shows its copy. Raises ApiError where the hub's own API server does not answer, NoAnswer and Refused of the
-    member.
+    ``look`` shows its copy. Raises ApiError where the hub's own API server does not answer, HubBusy where it has too
+    much to do, NoAnswer and Refused of the member.
     """
     if fleet.unread:
         # Its policy may be what cannot be read: a copy is permitted once, and would start without what it needs.
-        raise Refused(f"the hub {fleet.unread}")
+        raise HubBusy(f"the hub {fleet.unread}")
     optional = references(job.get("spec"))
     # A member could name anything in its copy: only what the hub's job refers to is brought.
     copied = None if look is None else paths.find(look.object, ("spec",))
@@ -92,6 +105,7 @@ class _Bringing:
         self._size = 0
         """Of what was read so far, in bytes."""
         self._said: list[str] = []
+        self._patient_until = asyncio.get_running_loop().time() + RETRYING_SECONDS
 
     async def all(self, wanted: Mapping[Dependency, bool]) -> list[str]:
         """Bring what is ``wanted``, each with whether pods start without it, and what a ServiceAccount names; return
@@ -114,19 +128,34 @@ class _Bringing:
 
     async def _one(self, dependency: Dependency, *, optional: bool) -> tuple[Dependency, ...]:
         """Bring one; return what it names in turn."""
-        async with self._fleet.turn(self._member.name, self._namespace):
-            found, why = await self._read(dependency, optional=optional)
-            if found is not None:
-                wanted = made(dependency, found, self._namespace, self._fleet.uid, self._owner)
-                why = await put(self._member, dependency, wanted)
-            elif why:
-                why = await why_lacking(self._member, dependency, self._namespace, self._owner["uid"], why)
+        now, rest = asyncio.get_running_loop().time, _FIRST_REST_SECONDS
+        while True:
+            patient = now() + rest < self._patient_until
+            with contextlib.suppress(_MayPass):
+                async with self._fleet.turn(self._member.name, self._namespace):
+                    return await self._brought(dependency, optional=optional, patient=patient)
+            # It is not its turn meanwhile: what is read of others may be there at once.
+            await asyncio.sleep(rest)
+            rest *= 2
+
+    async def _brought(self, dependency: Dependency, *, optional: bool, patient: bool) -> tuple[Dependency, ...]:
+        found, why = await self._read(dependency, optional=optional, patient=patient)
+        if found is not None:
+            wanted = made(dependency, found, self._namespace, self._fleet.uid, self._owner)
+            why = await put(self._member, dependency, wanted)
+        elif why:
+            why = await why_lacking(self._member, dependency, self._namespace, self._owner["uid"], why)
         if why:
             self._said.append(f"{dependency} {why}")
         return () if found is None else _named_by(dependency, found)
 
-    async def _read(self, dependency: Dependency, *, optional: bool) -> tuple[dict[str, Any] | None, str]:
-        """Return what the hub has; or, of what pods need, why it is not brought: the member may have it."""
+    async def _read(
+        self, dependency: Dependency, *, optional: bool, patient: bool
+    ) -> tuple[dict[str, Any] | None, str]:
+        """Return what the hub has; or, of what pods need, why it is not brought: the member may have it.
+
+        ``patient``: raises _MayPass for what may be otherwise in a moment.
+        """
         member = self._member.name
         try:
             raw = await self._fleet.api.request("GET", dependency.path(self._namespace), query=answers.ONE)
@@ -136,10 +165,12 @@ class _Bringing:
         except ApiError as error:
             if error.status in _OF_THE_HUB:
                 raise
+            if patient and isinstance(error, Conflict | Unavailable):
+                raise _MayPass from error
             cannot = f"cannot be read in the hub: {shortened(str(error), REASON_CHARACTERS)}"
             if error.status in _BUSY:
                 # Tried again soon, and told: it may say so of this one object for good.
-                raise Refused(f"{dependency} {cannot}") from error
+                raise HubBusy(f"{dependency} {cannot}") from error
             if not isinstance(error, Forbidden):
                 return None, cannot
             role = SECRETS_ROLE if dependency.kind == SECRET else ROLE
