@@ -113,12 +113,16 @@ class Fleet:
         return left_out | dict.fromkeys(self.swept.lost.keys() & self.members.keys(), "was declared lost")
 
     def may_come(self, propagation: Propagation, namespace: str, queue: str) -> dict[str, str]:
-        """Return what may yet be asked for such a job, each with why it is not now: silent members, and names of which
-        this process has not come to use the credentials.
+        """Return what may yet be asked for such a job, each with why it is not now: silent members, names of which
+        this process has not come to use the credentials, and members to which alone dispatching is suspended.
         """
         labels_of, strange = self.set_up.labels_of, self.swept.due.keys() - self.members.keys()
         late = dict.fromkeys(self.silent, _SILENT) | dict.fromkeys(strange, _NO_MEMBER)
-        late = {name: why for name, why in late.items() if not propagation.why_not(name, labels_of(name))}
+        if propagation.dispatches:
+            named = propagation.suspended_to & (self.members.keys() | late.keys())
+            late |= {name: propagation.why_not(name) for name in named}
+        resumed = propagation.resumed if propagation.dispatches else propagation
+        late = {name: why for name, why in late.items() if not resumed.why_not(name, labels_of(name))}
         never = self.swept.lost.keys() | self.set_up.left_out(namespace, queue, late).keys()
         return {name: why for name, why in late.items() if name not in never}
 

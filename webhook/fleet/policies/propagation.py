@@ -121,8 +121,8 @@ class Propagation:
     priority: int = 0
     groups: tuple[Affinity, ...] | None = None
     """Of members that may be asked, the preferred one first; None: all may be asked."""
-    exclude: frozenset[str] = frozenset()
-    """Members to which nothing is dispatched."""
+    suspended_to: frozenset[str] = frozenset()
+    """Members to which dispatching is suspended; of what is dispatched to the others this says nothing."""
     dispatches: bool = True
     """False: jobs are not offered."""
     toleration_seconds: float | None = None
@@ -144,8 +144,13 @@ class Propagation:
 
     @property
     def resumed(self) -> "Propagation":
-        """As it is once it no longer suspends dispatching."""
-        return self if self.dispatches else replace(self, dispatches=True)
+        """As it is once it no longer suspends dispatching, to whichever members."""
+        suspends = self.suspended_to or not self.dispatches
+        return replace(self, dispatches=True, suspended_to=frozenset()) if suspends else self
+
+    def suspends_to(self, member: str) -> bool:
+        """Return whether a member that it may allow gets nothing for as long as dispatching is suspended."""
+        return not self.dispatches or member in self.suspended_to
 
     def narrowness(self, job: Mapping[str, Any]) -> int:
         """Return how narrowly it selects a job, the higher the narrower; 0 where it does not."""
@@ -155,8 +160,8 @@ class Propagation:
         """Return why a gang may not be offered to a member; nothing when it may."""
         if not self.dispatches:
             return f"is not asked: {self} suspends dispatching"
-        if member in self.exclude:
-            return f"is left out by {self}"
+        if member in self.suspended_to:
+            return f"is not asked: {self} suspends dispatching to it"
         if self.groups is None or (place := self._place(member, labels)).rank is not None:
             return ""
         return f"is left out by {self}: {place.why}" if place.why else f"is left out by {self}"

@@ -82,7 +82,7 @@ class Failed:
 
     async def others(self, dispatch: Dispatch, policy: Propagation, namespace: str, queue: str) -> set[str]:
         """Return the members left to try for a gang that has failed, with the silent ones and with what is no member
-        yet; also while its policy suspends dispatching, for that ends.
+        yet; also those to which its policy suspends dispatching, for that ends.
         """
         if self._is_there:
             self._noted_there = dispatch.copy_uid, await self._names.failed_in(dispatch)
@@ -120,12 +120,12 @@ class Failed:
         if others and now() < due:
             self.look_at_seconds = due
             return AfterFailure.WAIT
-        if others and policy.suspends:
-            self.words = f"{self.said}; it may run elsewhere once {policy.suspends} no longer suspends dispatching"
-            return AfterFailure.WAIT
+        held = {name for name in others if policy.suspends_to(name)}
+        if held and held.issuperset(others):
+            return self._resumes(policy, held)
         if now() - self._asked_at > UNASKED_SECONDS:
             self._unanswered = {}
-        asked = sorted(others)
+        asked = sorted(set(others) - held)
         looks = dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
         fit = {name for name, found in looks.items() if eligible(wish, None if found is None else found.sight)}
         hears = fit - self._fleet.silent
@@ -151,8 +151,15 @@ class Failed:
         self.words = f"{self.said}; {self.words}"
         silent |= set(left_in) if hears else set()
         self._unanswered = {name: self._unanswered.get(name, now()) for name in silent}
-        waits = any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent)
-        return AfterFailure.WAIT if waits else AfterFailure.END
+        if any(now() - self._silent_since(name, due) < SILENT_SECONDS for name in silent):
+            return AfterFailure.WAIT
+        return self._resumes(policy, held) if held else AfterFailure.END
+
+    def _resumes(self, policy: Propagation, held: Collection[str]) -> AfterFailure:
+        """Return that it waits until its policy no longer suspends dispatching to the only members left to try."""
+        to = f" to {_names(held)}" if policy.dispatches else ""
+        self.words = f"{self.said}; it may run elsewhere once {policy} no longer suspends dispatching{to}"
+        return AfterFailure.WAIT
 
     def _starting_nothing(self, dispatch: Dispatch, looks: Mapping[str, Look | None]) -> set[str]:
         """Return which of the members that answer would be offered nothing now, or would start nothing."""
