@@ -398,7 +398,7 @@ class FleetJob:
         refused, member = self._refusal.of_permit(dispatch, copy), dispatch.member
         now, unix_now = asyncio.get_running_loop().time(), self._fleet.clock.now()
         if refused and self._refusal.is_hubs:
-            # Any other member would keep room for it as much in vain.
+            # Any other member would keep room for it, and not get its permit either.
             why = f"could not permit it in {member} ({refused})"
             self.choice.pauses.begin(HUB, dispatch.offer, why, now, unix_now, most_seconds=FIRST_SECONDS)
             return f"{member} {did}"
