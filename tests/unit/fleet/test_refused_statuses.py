@@ -89,27 +89,6 @@ async def test_explain_says_of_a_job_whose_member_was_taken_away_that_it_is_none
         assert "MemberSilent: a is not a member of this hub" in await explained(world)
 
 
-async def test_a_job_that_is_stopped_while_its_last_pods_go_is_stopped_in_the_hub_and_runs_again() -> None:
-    async with fleet("a") as world:
-        await world.hub.cluster.create(plain_job())
-        await asyncio.sleep(10)
-        copy = await world.members["a"].get("Job", "train")
-        assert copy is not None
-        met = {"type": "SuccessCriteriaMet", "status": "True", "reason": "SuccessPolicy"}
-        change = orjson.dumps({"status": {"conditions": [*copy["status"].get("conditions", ()), met]}})
-        path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/train/status"
-        await world.members["a"].admin.request("PATCH", path, body=change, content_type=MERGE_PATCH)
-        await asyncio.sleep(3)
-        await world.hub.patch("Job", "train", {"spec": {"suspend": True}})
-        await asyncio.sleep(10)
-        stopped = await world.hub.get("Job", "train")
-        assert stopped is not None
-        assert dispatch_of(stopped).phase is DispatchPhase.NOWHERE
-        assert not stopped.get("status")
-        await world.hub.patch("Job", "train", {"spec": {"suspend": False}})
-        await world.until(lambda: world.over("Job", "train"), 120)
-
-
 def test_of_a_run_that_is_over_it_names_no_member() -> None:
     job = {"apiVersion": "batch/v1", "metadata": METADATA}
     message = status_refused(KINDS["Job.batch"], job, "", "422 {odd}", 0.0)["message"]

@@ -27,6 +27,8 @@ class Copy:
     """Its member has stopped it because nothing was heard of the hub: it never starts again."""
     failed: bool = False
     """It has finished, and not well."""
+    succeeds: bool = False
+    """It has not finished, and its controller has said that it can only finish well: what is left are its last pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,9 +181,12 @@ def _offered(wish: Wish, dispatch: Dispatch, sight: Sight | None, *, moves: bool
 
 def _granted(wish: Wish, dispatch: Dispatch, sight: Sight, after_failure: AfterFailure, *, moves: bool) -> HubStep:
     copy = sight.copy
-    if wish.stopped and copy is not None and copy.uid == dispatch.copy_uid and _ended_well(copy):
+    if wish.stopped and copy is not None and copy.uid == dispatch.copy_uid:
         # It was stopped too late, as while its member was silent: it would run once more when it goes on.
-        return HubStep.REPORT
+        if _ended_well(copy):
+            return HubStep.REPORT
+        if copy.succeeds and not (copy.deleting or copy.suspended or copy.given_up):
+            return HubStep.NOTHING
     if not wish.runs or copy is None or copy.uid != dispatch.copy_uid or copy.given_up:
         return HubStep.RECALL
     if copy.failed and after_failure is AfterFailure.MOVE:

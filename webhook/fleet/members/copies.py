@@ -11,6 +11,7 @@ from webhook.core.fleet.steps import Wish
 from webhook.core.fleet.text import decode, offer_of
 from webhook.core.notation import names
 from webhook.dialects.field import is_subdomain
+from webhook.fleet.members.shown import succeeds
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import gang_owner, owner_of
@@ -192,6 +193,7 @@ def copy_read(kind: JobKind, obj: Mapping[str, Any]) -> Copy:
         finished=ended is not None,
         failed=ended == "Failed",
         given_up=given_up,
+        succeeds=ended is None and succeeds(kind, obj),
     )
 
 

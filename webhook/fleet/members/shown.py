@@ -64,6 +64,12 @@ def ending(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return _true(status, _ENDING.values())
 
 
+def succeeds(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether a Job has met what it takes to succeed, which nobody takes back, complete or not."""
+    status = paths.find_mapping(obj, ("status",))
+    return kind.key == "Job.batch" and bool(_true(status, (_ENDING["Complete"],)))
+
+
 def _true(status: Mapping[str, Any], kinds: Iterable[str]) -> list[dict[str, Any]]:
     told, wanted = items(status.get("conditions")), tuple(kinds)
     return [

@@ -10,7 +10,7 @@ from webhook.core.fleet.steps import AfterFailure, HubStep, Wish, is_written_fir
 OFFERED = NOWHERE.offered(1, "a", "cluster-a")
 GRANTED = OFFERED.granted("copy", "18")
 DISPATCHES = (NOWHERE, OFFERED, GRANTED, GRANTED.recalled("stopped"))
-FLAGS = ("permitted", "suspended", "deleting", "finished", "given_up", "failed")
+FLAGS = ("permitted", "suspended", "deleting", "finished", "given_up", "failed", "succeeds")
 IN_THE_MEMBER = {HubStep.CREATE, HubStep.SWEEP, HubStep.PERMIT, HubStep.DELETE, HubStep.PROVE}
 """What does not begin with a write of the hub's job: one that was stopped meanwhile would not be noticed."""
 
@@ -42,11 +42,18 @@ def test_what_has_ended_well_is_shown_before_it_leaves_though_it_was_stopped_mea
         copy = None if sight is None else sight.copy
         if copy is None or copy.uid != GRANTED.copy_uid:
             continue
-        ended_well = copy.finished and not (copy.failed or copy.suspended or copy.given_up)
         for stopped in (False, True):
             wish = Wish("hub", "job", runs=False, stopped=stopped)
             step = next_step(wish, GRANTED, sight, moves=False, complete=True)
-            assert step is (HubStep.REPORT if stopped and ended_well else HubStep.RECALL), copy
+            assert step is _after_a_stop(copy, stopped=stopped), copy
+
+
+def _after_a_stop(copy: Copy, *, stopped: bool) -> HubStep:
+    if not stopped or copy.suspended or copy.given_up:
+        return HubStep.RECALL
+    if copy.finished and not copy.failed:
+        return HubStep.REPORT
+    return HubStep.NOTHING if copy.succeeds and not copy.deleting else HubStep.RECALL
 
 
 def test_nothing_is_done_in_a_member_by_a_record_that_was_not_read_after_it() -> None:
