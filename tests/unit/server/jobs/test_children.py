@@ -176,6 +176,8 @@ async def test_the_controller_may_write_status_and_labels_of_a_waiting_child() -
 
 GATED = {names.GATED_NAMESPACE: "policy"}
 COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
+SHARED_ACCOUNT = "system:kube-controller-manager"
+"""The collector's too, where controllers have no accounts of their own."""
 
 
 def unmarked(*, labels: dict[str, str] | None = None, owned: bool = True) -> tuple[View, dict[str, Any]]:
@@ -245,6 +247,7 @@ async def test_nobody_takes_a_child_from_its_owner(left: list[dict[str, Any]], l
     assert "its controller would make it again" in answer.message.replace("whose", "its")
     assert (await update(unmarked(labels={})[0], old, new, ALICE)).allowed
     assert (await update(seen, old, new, COLLECTOR)).allowed
+    assert (await update(seen, old, new, SHARED_ACCOUNT)).allowed
 
 
 # -- scale
