@@ -77,6 +77,9 @@ def judge_change(change: Change) -> Answer:
         return refusal
     if change.reservation is None and is_child(kind, old, rules.kinds) and decided_by_owner(request, rules, old):
         return judge_child(request, rules, kind, old)
+    if is_child(kind, old, rules.kinds) and (refusal := newly_marked(request, rules.settings.account)) is not None:
+        # Its owner waits for nobody: whatever it names itself, it bears no mark.
+        return refusal
     gated_before, gated_now = (ruling_alone(rules, kind, it) is not None for it in (old, obj))
     marked = is_noted(old) or _bears_marks(change, gated_before)
     held = gated_now or marked

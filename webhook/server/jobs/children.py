@@ -6,18 +6,20 @@ deletes it without its pods: the owner's controller would make it again.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.reading.gating import gated_by_namespace, is_child, owner_of, queue_label
-from webhook.jobs.reading.ours import own_marks
+from webhook.jobs.reading.gating import gated_by_namespace, is_child, joins_pod_group, owner_of, queue_label
+from webhook.jobs.reading.ours import Mark, own_marks
 from webhook.jobs.reading.record import Owner
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.controllers_labels import controllers_label_changed
 from webhook.server.review.gang_owner import belongs
 from webhook.server.review.job_facts import (
     JobRules,
+    gang_labels,
     is_suspended,
     own_fields,
     root_of,
@@ -28,6 +30,8 @@ from webhook.server.review.pod_facts import parse_version, render_version
 from webhook.untyped import paths
 from webhook.untyped.values import seconds
 from webhook.wire.admission_review import ReviewRequest
+
+_ON_ITSELF: Final = Mark("label", names.GANG_LABEL, "metadata.labels")
 
 
 def ledger_version(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -111,30 +115,64 @@ def comes_to_wait(rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: M
     owner = owner_of(old)
     if owner is None or not is_child(kind, old, rules.kinds) or is_child(kind, obj, rules.kinds):
         return False
-    # Wherever the mark is: a template that cannot be read now bears it too.
-    if _gangs_named(old) or ruling_alone(rules, kind, obj) is None:
+    if ruling_alone(rules, kind, obj) is None:
         return False
-    return not _stays_with_an_adopted_gang(rules, owner, old, queue_label(obj, kind))
-
-
-def _stays_with_an_adopted_gang(rules: JobRules, owner: Owner, old: Mapping[str, Any], label: str | None) -> bool:
-    """Return whether a child was there when the gang above it was adopted, and names no other queue than it.
-
-    What is above it is asked of controllers' references alone: names on labels may be anybody's.
-    """
-    view, entries = rules.view, rules.view.ledger.entries
-    entry = next((entries[uid] for uid in view.lineage.line(owner.uid) if uid in entries), None)
+    entry, namespace = _entry_above(rules, owner), paths.find(old, ("metadata", "namespace"))
+    if entry is not None and entry.namespace != namespace:
+        # Owners are of one namespace: somebody wrote that reference.
+        entry = None
+    if _is_marked_as_started(rules, kind, old, entry):
+        return False
+    label = queue_label(obj, kind)
     if entry is None:
-        root = view.jobs.get(owner.uid)
-        if root is None or root.marked or root.queue_label != label:
-            return False
-        # Its adoption has not been read yet.
-        return root.running and waits_for_tutti(rules, root)
-    if not entry.adopted or seconds(paths.find(old, ("metadata", "creationTimestamp")) or "") > entry.since_seconds:
+        return not _is_to_be_adopted(rules, owner, namespace, label)
+    if _was_adopted_with(entry, old):
+        return _asks_elsewhere(rules, entry, label, grouped=joins_pod_group(kind, obj))
+    return True
+
+
+def _entry_above(rules: JobRules, owner: Owner) -> Reservation | None:
+    """Return what is reserved for the gang of ``owner``, by controllers' references alone: labels are anybody's."""
+    entries = rules.view.ledger.entries
+    return next((entries[uid] for uid in rules.view.lineage.line(owner.uid) if uid in entries), None)
+
+
+def _is_marked_as_started(rules: JobRules, kind: JobKind, old: Mapping[str, Any], entry: Reservation | None) -> bool:
+    """Return whether a child bears the label of a gang where Tutti writes it. The reconciler adopts none that does.
+
+    On the object itself anybody may have had it written: by a JobSet in no queue that has it in its template of Jobs.
+    """
+    marks = gang_labels(rules, kind, old)
+    if marks or entry is None:
+        return any(mark is not None for mark in marks.values())
+    # Its templates cannot be read now: they bear it somewhere.
+    inside = (value for mark, value in own_marks(old).items() if mark != _ON_ITSELF)
+    return entry.uid in inside
+
+
+def _was_adopted_with(entry: Reservation, old: Mapping[str, Any]) -> bool:
+    """Return whether a child was there when the gang above it was adopted."""
+    created = paths.find(old, ("metadata", "creationTimestamp"))
+    return entry.adopted and seconds(created or "") <= entry.since_seconds
+
+
+def _asks_elsewhere(rules: JobRules, entry: Reservation, label: str | None, *, grouped: bool) -> bool:
+    """Return whether what was let go of would be a gang of its own in another queue than the one that it was made for,
+    or in none: that of its label may not exist, and a PodGroup makes it one without a label.
+    """
+    job, named = rules.view.jobs.get(entry.uid), rules.view.policy.queue_of(entry.namespace, label)
+    if job is not None and job.queue_label == label and entry.queue is not None:
+        # Whatever became of that queue meanwhile.
         return False
-    job, named = view.jobs.get(entry.uid), view.policy.queue_of(entry.namespace, label)
-    as_before = job is not None and job.queue_label == label and entry.queue is not None
-    return named in (None, entry.queue) or as_before
+    return named != entry.queue and (label is not None or grouped)
+
+
+def _is_to_be_adopted(rules: JobRules, owner: Owner, namespace: object, label: str | None) -> bool:
+    """Return whether the owner ran before Tutti came, in the queue of that label: its adoption was not read yet."""
+    root = rules.view.jobs.get(owner.uid)
+    if root is None or root.marked or root.queue_label != label or root.namespace != namespace:
+        return False
+    return root.running and waits_for_tutti(rules, root)
 
 
 def _orphaning(request: ReviewRequest, old: Mapping[str, Any]) -> bool:

@@ -73,6 +73,25 @@ async def test_what_tutti_started_runs_on() -> None:
     assert (await let_go(open_queue(), marked)).patch == []
 
 
+async def test_a_mark_that_anybody_may_have_planted_proves_nothing() -> None:
+    """Tutti writes it on templates. On the Job itself the JobSet's author may have had it written, with any value."""
+    wrapper = reservation("set-1", kind=JOBSET.key)
+    for seen in (open_queue(), with_ledger(open_queue(), wrapper)):
+        for gang in ("x", "set-1", names.GANG_PENDING):
+            planted = labelled()
+            planted["metadata"]["labels"][names.GANG_LABEL] = gang
+            assert changes(await let_go(seen, planted)) == SUSPENDED
+
+
+async def test_nobody_plants_a_mark_on_what_a_job_in_no_queue_made() -> None:
+    planted = labelled()
+    planted["metadata"]["labels"] |= {names.GANG_LABEL: "x"}
+    answer = await update(open_queue(), labelled(), planted, ALICE)
+    assert not answer.allowed
+    assert f"label {names.GANG_LABEL} at metadata.labels is written only by Tutti" in answer.message
+    assert (await update(open_queue(), planted, planted | {"status": {"active": 2}}, ALICE)).allowed
+
+
 @pytest.mark.parametrize("seen", [True, False], ids=["its adoption is read", "its adoption is not read yet"])
 async def test_what_an_adopted_gang_made_runs_on(*, seen: bool) -> None:
     watched = open_queue()
@@ -100,11 +119,40 @@ async def test_what_an_adopted_gang_made_runs_on_whatever_its_queue_is_now() -> 
         assert (await let_go(seen, labelled())).patch == []
 
 
-async def test_what_an_adopted_gang_made_and_that_joins_a_pod_group_runs_on() -> None:
-    seen, old = with_ledger(open_queue(), reservation("set-1", kind=JOBSET.key, adopted=True)), labelled()
+async def test_what_an_adopted_gang_made_and_that_joins_a_pod_group_runs_on_if_it_was_in_no_queue() -> None:
+    """By its PodGroup it is a gang of its own then, in no queue: it would take its pods out of the one they are in."""
+    old = labelled()
     del old["metadata"]["labels"]
     old["spec"]["template"]["metadata"] = {"labels": {names.POD_GROUP_LABELS[0]: "train"}}
-    assert (await let_go(seen, old)).patch == []
+    for queue, patched in ((None, []), ("research", SUSPENDED)):
+        seen = with_ledger(open_queue(), reservation("set-1", kind=JOBSET.key, queue=queue, adopted=True))
+        assert changes(await let_go(seen, old)) == patched
+
+
+@pytest.mark.parametrize("queue", ["research", None], ids=["in a queue", "in no queue"])
+async def test_what_an_adopted_gang_made_leaves_its_queue_for_none_that_does_not_exist(queue: str | None) -> None:
+    """It would run on in no queue, and another gang in its room. What names no queue asks for none."""
+    seen = with_ledger(open_queue(), reservation("set-1", kind=JOBSET.key, queue=queue, adopted=True))
+    seen.namespaces["team-a"] = {names.GATED_NAMESPACE: "true"}
+    unknown, unnamed = labelled(), labelled()
+    unknown["metadata"]["labels"] = {names.QUEUE_LABELS[0]: "unknown"}
+    unnamed["metadata"]["labels"] = {}
+    assert changes(await let_go(seen, unknown)) == ([] if queue is None else SUSPENDED)
+    assert changes(await let_go(seen, unnamed)) == []
+
+
+async def test_the_gang_of_another_namespace_gives_none_of_its_queue() -> None:
+    """Owners are of the same namespace: its author wrote that reference."""
+    seen = open_queue()
+    there = {("team-b", "research"): LocalQueue("team-b", "research", "research")}
+    seen.policy = Policy(queues=seen.policy.queues, local_queues=seen.policy.local_queues | there)
+    with_ledger(seen, reservation("set-1", kind=JOBSET.key, namespace="team-b", adopted=True))
+    assert changes(await let_go(seen, labelled())) == SUSPENDED
+    elsewhere = jobset() | {"spec": {**jobset()["spec"], "suspend": False}}
+    elsewhere["metadata"]["namespace"] = "team-b"
+    unread = open_queue()
+    unread.put_job(read(JOBSET, elsewhere, ReadContext()))
+    assert changes(await let_go(unread, labelled())) == SUSPENDED
 
 
 async def test_what_was_made_after_a_gang_was_adopted_is_none_of_it() -> None:
