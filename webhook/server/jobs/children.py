@@ -14,6 +14,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.gating import gated_by_namespace, is_child, joins_pod_group, owner_of, queue_label
 from webhook.jobs.reading.ours import Mark, own_marks
 from webhook.jobs.reading.record import Owner
+from webhook.server.jobs.child_growth import child_growth
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.controllers_labels import controllers_label_changed
 from webhook.server.review.gang_owner import belongs
@@ -243,7 +244,8 @@ def _foreign_edit(
     if is_suspended(kind, old) and not is_suspended(kind, obj):
         message = f"it belongs to the gang of {whose} and only {whose}'s controller starts it"
         return deny(Refusal.UNSUSPENDED, message)
-    if own_fields(rules, kind, old) != own_fields(rules, kind, obj):
+    # Wherever they are: in what cannot be read now, or on the object itself, nobody else writes them either.
+    if own_marks(old) != own_marks(obj):
         return deny(Refusal.OWN_FIELDS, f"labels and annotations of {names.DOMAIN} are written only by Tutti")
     if owner_of(old) != owner_of(obj) and request.username not in rules.settings.collector_users:
         return deny(Refusal.FOREIGN_CREATOR, f"it belongs to the gang of {whose}; its controller owner cannot change")
@@ -253,6 +255,10 @@ def _foreign_edit(
     if (label := controllers_label_changed(obj, old)) is not None:
         message = f"label {label} of what belongs to the gang of {whose} cannot change: {whose}'s controller reads it"
         return deny(Refusal.FOREIGN_CREATOR, message)
+    grown = child_growth(rules, kind, old, obj)
+    if grown is not None:
+        message = f"{grown}; it belongs to the gang of {whose}, which was given no more: only a smaller size passes"
+        return deny(Refusal.GROWTH, message)
     return ALLOW
 
 

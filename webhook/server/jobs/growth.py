@@ -6,7 +6,7 @@ them, so every spelling of the same change (parallelism, completions, replicas, 
 and pods that have ended for good, which a larger number does not bring back, are not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model.gang import Gang, PodSet
@@ -14,13 +14,16 @@ from webhook.core.notation import quantity
 from webhook.core.notation.counted import counted
 
 
-def growth(old: Gang | None, new: Gang, reservation: Reservation | None) -> str | None:
+def growth(old: Gang | None, new: Gang, reservation: Reservation | None, *, but: Collection[str] = ()) -> str | None:
     """Return how ``new`` asks more than both the stored object and its reservation, or None when it does not.
 
-    Without a reservation (the ledger was lost, the job predates Tutti) the stored object is the bound.
+    Without a reservation (the ledger was lost, the job predates Tutti) the stored object is the bound. Pod sets named
+    by ``but`` are not looked at.
     """
     before = {} if old is None else {pod_set.name: pod_set for pod_set in old.pod_sets}
     for pod_set in new.pod_sets:
+        if pod_set.name in but:
+            continue
         reserved = None if reservation is None else reservation.pod_set(pod_set.name)
         found = _pod_set_growth(before.get(pod_set.name), pod_set, reserved)
         if found is not None:
