@@ -13,8 +13,8 @@ class Mutant:
     """One rule removed in one place."""
 
     rule: str
-    """Of the ledger by number, of the fleet's protocol as P1 to P7; F: fail-over; N: that nodes hold what starts; U:
-    that what is unread is given nothing."""
+    """Of the ledger by number, of the fleet's protocol as P1 to P7; C: of children; F: fail-over; N: that nodes hold
+    what starts; U: that what is unread is given nothing."""
     without: str
     """What the product no longer does."""
     path: str

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.mutants.brought_rules import BROUGHT_MUTANTS
+from tests.mutants.child_rules import CHILD_MUTANTS
 from tests.mutants.failure_rules import FAILURE_MUTANTS
 from tests.mutants.fleet_rules import FLEET_MUTANTS
 from tests.mutants.mutant import UNIT, Mutant
@@ -447,6 +448,7 @@ MUTANTS: Final = (
         "    unread = None\n",
         "tests/simulation -k 'kinds and refused and later'",
     ),
+    *CHILD_MUTANTS,
     *NODE_MUTANTS,
     *FLEET_MUTANTS,
     *FAILURE_MUTANTS,

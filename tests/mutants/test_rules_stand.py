@@ -19,6 +19,7 @@ def test_the_tests_that_are_to_notice_are_there(tests: str) -> None:
 def test_every_rule_has_a_mutant() -> None:
     assert {mutant.rule for mutant in MUTANTS} == {
         *"12345678",
+        "C",
         "N",
         "F",
         "U",

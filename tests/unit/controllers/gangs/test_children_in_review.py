@@ -1,4 +1,4 @@
-"""What a tenant does to the Jobs of a JobSet, where each write is reviewed by the leader's view: no queue is overdrawn."""
+"""What a tenant does to the Jobs of a JobSet while each write is reviewed: no queue is overdrawn."""
 
 import asyncio
 from collections.abc import AsyncIterator

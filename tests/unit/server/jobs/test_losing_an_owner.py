@@ -175,22 +175,30 @@ async def test_the_name_of_an_adopted_gang_on_a_label_proves_nothing() -> None:
 
 
 async def test_what_tutti_started_runs_on_though_it_cannot_be_read_now() -> None:
-    made = special("trainjob")
-    made["metadata"] |= {"namespace": "team-a", "uid": "child-1", "labels": dict(IN_QUEUE)}
-    template = {"metadata": {"labels": {names.GANG_LABEL: "wrapper-1"}}}
-    replicated = [{"name": "node", "template": {"spec": {"template": template}}}]
-    patched = {
-        "manager": "tutti.dev/tutti",
-        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": replicated}}},
-    }
-    made["spec"] |= {
-        "runtimeRef": {"name": "gone", "kind": "TrainingRuntime"},
-        "suspend": False,
-        "runtimePatches": [patched],
-    }
-    made = owned(made, "AppWrapper", "workload.codeflare.dev/v1beta2", "w", "wrapper-1")
+    """Its templates bear the mark of the gang above it; on the object itself, or of another gang, it is anybody's."""
+
+    def unread(*, on_templates: str | None, on_itself: str | None) -> dict[str, Any]:
+        made = special("trainjob")
+        own = {} if on_itself is None else {names.GANG_LABEL: on_itself}
+        made["metadata"] |= {"namespace": "team-a", "uid": "child-1", "labels": IN_QUEUE | own}
+        template = {"metadata": {"labels": {} if on_templates is None else {names.GANG_LABEL: on_templates}}}
+        replicated = [{"name": "node", "template": {"spec": {"template": template}}}]
+        patched = {
+            "manager": "tutti.dev/tutti",
+            "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": replicated}}},
+        }
+        made["spec"] |= {
+            "runtimeRef": {"name": "gone", "kind": "TrainingRuntime"},
+            "suspend": False,
+            "runtimePatches": [patched],
+        }
+        return owned(made, "AppWrapper", "workload.codeflare.dev/v1beta2", "w", "wrapper-1")
+
     seen = with_ledger(open_queue(), reservation("wrapper-1", kind="AppWrapper.workload.codeflare.dev"))
-    assert (await let_go(seen, made)).patch == []
+    assert (await let_go(seen, unread(on_templates="wrapper-1", on_itself=None))).patch == []
+    for on_templates, on_itself in (("x", None), (None, "wrapper-1"), (None, None)):
+        answer = await let_go(seen, unread(on_templates=on_templates, on_itself=on_itself))
+        assert changes(answer) == SUSPENDED
 
 
 async def test_an_adopted_gang_of_no_queue_or_another_gives_none_of_this_queue() -> None:

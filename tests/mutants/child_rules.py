@@ -1,0 +1,85 @@
+"""What a gang's controller made brings no pods that nobody has reserved, and leaves its gang for no other queue."""
+
+from typing import Final
+
+from tests.mutants.mutant import UNIT, Mutant
+
+CHILDREN: Final = "webhook/server/jobs/children.py"
+GROWTH: Final = "webhook/server/jobs/child_growth.py"
+GROWING_TESTS: Final = f"{UNIT}/server/jobs/test_growing_children.py"
+LOSING_TESTS: Final = f"{UNIT}/server/jobs/test_losing_an_owner.py"
+
+CHILD_MUTANTS: Final = (
+    Mutant(
+        "C",
+        "a child whose pods bear no label does not grow",
+        GROWTH,
+        "        return growth(before.asks, now.asks, None, but=judged_by_pod)\n",
+        "        return None\n",
+        GROWING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "an autoscaler of marked pods is not refused",
+        GROWTH,
+        "None, but=judged_by_pod)",
+        "None)",
+        GROWING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "a child that cannot be read keeps its spec",
+        GROWTH,
+        "    if _spec(kind, old) == _spec(kind, obj):\n",
+        "    if True:\n",
+        GROWING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "nobody takes marks off what cannot be read",
+        CHILDREN,
+        "    if own_marks(old) != own_marks(obj):\n",
+        "    if own_fields(rules, kind, old) != own_fields(rules, kind, obj):\n",
+        GROWING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "nobody plants a mark on what a job in no queue made",
+        "webhook/server/jobs/changes.py",
+        "    if is_child(kind, old, rules.kinds) and (refusal :=",
+        "    if False and (refusal :=",
+        LOSING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "a mark counts only where Tutti writes it",
+        CHILDREN,
+        "        return any(mark is not None for mark in marks.values())\n",
+        "        return any(mark is not None for mark in marks.values()) or bool(_gangs_named(old))\n",
+        LOSING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "a mark on the object itself counts no more where its templates cannot be read",
+        CHILDREN,
+        " if mark != _ON_ITSELF)",
+        ")",
+        LOSING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "a queue that does not exist is another queue",
+        CHILDREN,
+        "    return named != entry.queue and (label is not None or grouped)\n",
+        "    return named not in (None, entry.queue)\n",
+        LOSING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "an owner is of the same namespace",
+        CHILDREN,
+        "    if entry is not None and entry.namespace != namespace:\n",
+        "    if False:\n",
+        LOSING_TESTS,
+    ),
+)
