@@ -82,4 +82,12 @@ CHILD_MUTANTS: Final = (
         "    if False:\n",
         LOSING_TESTS,
     ),
+    Mutant(
+        "C",
+        "an orphan that runs joins no PodGroup",
+        "webhook/server/jobs/changes.py",
+        " or _groups_an_orphan(change):\n",
+        ":\n",
+        GROWING_TESTS,
+    ),
 )

@@ -14,7 +14,15 @@ from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
-from webhook.jobs.reading.gating import for_a_member, is_child, is_noted, managed_by_other, owner_of, queue_label
+from webhook.jobs.reading.gating import (
+    for_a_member,
+    is_child,
+    is_noted,
+    joins_pod_group,
+    managed_by_other,
+    owner_of,
+    queue_label,
+)
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.jobs.children import decided_by_owner, judge_child, loses_maker
 from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, reading, unfit_template
@@ -94,7 +102,7 @@ def judge_change(change: Change) -> Answer:
     refusal = refusal or _queue_change_refused(change, gated_before)
     if gated_before and marked and not gated_now:
         refusal = refusal or _leaving_refused(change)
-    if gated_now and not gated_before:
+    if (gated_now and not gated_before) or _groups_an_orphan(change):
         refusal = refusal or _joining_refused(change)
     refusal = refusal or _own_fields_refused(change) or _limit_change_refused(change)
     if refusal is not None:
@@ -251,6 +259,16 @@ def _joining_refused(change: Change) -> Answer | None:
         f"Tutti, but it is already running; {fix} create it again as it should be"
     )
     return deny(Refusal.UNSUSPENDED, message)
+
+
+def _groups_an_orphan(change: Change) -> bool:
+    """Return whether a job that runs on what is reserved for another, as what an adopted gang made and has lost, joins
+    a PodGroup: it would be a gang of its own then, perhaps in no queue, and that room would go to others.
+    """
+    if change.reservation is not None or is_suspended(change.kind, change.old):
+        return False
+    before, now = (joins_pod_group(change.kind, it) for it in (change.old, change.obj))
+    return now and not before
 
 
 def _leaving_refused(change: Change) -> Answer:

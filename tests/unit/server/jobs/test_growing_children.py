@@ -183,3 +183,24 @@ async def test_what_cannot_be_read_keeps_its_spec() -> None:
     assert "nobody can tell whether it would grow" in answer.message
     assert (await edited(unread(), lambda job: job["spec"].update(suspend=True))).allowed
     assert (await edited(unread(), lambda job: job["metadata"].update(labels={"team": "b"}))).allowed
+
+
+async def test_an_orphan_of_an_adopted_gang_does_not_leave_it_for_a_pod_group_while_it_runs() -> None:
+    """It would be adopted again, in no queue, and others would get the room of its pods beside them."""
+
+    def orphan(*, suspend: bool) -> tuple[View, dict[str, Any]]:
+        seen, cluster = of_wrapper(scaling=False)
+        del cluster["metadata"]["ownerReferences"]
+        cluster["spec"]["suspend"] = suspend
+        for group in groups(cluster):
+            group["template"]["metadata"]["labels"] = {}
+        return seen, cluster
+
+    def grouped(cluster: dict[str, Any]) -> None:
+        for group in groups(cluster):
+            group["template"]["metadata"]["labels"] = {names.POD_GROUP_LABELS[0]: "mine"}
+
+    answer = await edited(orphan(suspend=False), grouped)
+    assert not answer.allowed
+    assert "it is already running; suspend it first" in answer.message
+    assert (await edited(orphan(suspend=True), grouped)).allowed
