@@ -29,7 +29,7 @@ from webhook.server.review.job_facts import (
 )
 from webhook.server.review.pod_facts import parse_version, render_version
 from webhook.untyped import paths
-from webhook.untyped.values import seconds
+from webhook.untyped.values import seconds, text
 from webhook.wire.admission_review import ReviewRequest
 
 _ON_ITSELF: Final = Mark("label", names.GANG_LABEL, "metadata.labels")
@@ -298,20 +298,29 @@ def judge_scale(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answe
         return deny(Refusal.MALFORMED, "spec.replicas must be a number of 0 or more", 422)
     if wanted <= current:
         return ALLOW
-    parent = rules.view.job(kind.key, request.namespace, request.name)
-    if parent is None:
+    view = rules.view
+    # Of what waits for nobody there is no record by name; the API server writes the uid of the parent on its Scale.
+    uid = text(paths.find(old, ("metadata", "uid"))) or view.job_names.get(
+        (kind.key, request.namespace, request.name), ""
+    )
+    record = view.jobs.get(uid)
+    if record is None and not view.lineage.knows(uid):
         return deny(Refusal.NOT_READY, f"{kind.kind} {request.name} is not known to this replica yet; try again", 503)
-    if parent.owner is not None:
-        owner = rules.view.jobs.get(parent.owner.uid)
-        parent = parent if owner is None else owner
-    reserved = rules.view.ledger.entries.get(parent.uid)
-    if reserved is None and (parent.suspended or not waits_for_tutti(rules, parent)):
+    stopped = record is not None and record.suspended and uid not in view.ledger.entries
+    if stopped or not any(_is_reserved_for(rules, each) for each in view.lineage.line(uid)):
         return ALLOW
     message = (
         f"{kind.kind} {request.namespace}/{request.name} runs as a gang with a reservation; scaling it from {current} "
         f"to {wanted} replicas would start pods that are not reserved. Suspend it first; it waits for the larger size"
     )
     return deny(Refusal.GROWTH, message)
+
+
+def _is_reserved_for(rules: JobRules, uid: str) -> bool:
+    """Return whether an object is a gang that holds a reservation, or runs and is about to."""
+    record = rules.view.jobs.get(uid)
+    waits = record is not None and not record.suspended and waits_for_tutti(rules, record)
+    return waits or uid in rules.view.ledger.entries
 
 
 def _replicas(scale: Mapping[str, Any]) -> int | None:

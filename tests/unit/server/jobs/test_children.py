@@ -254,7 +254,7 @@ async def test_nobody_takes_a_child_from_its_owner(left: list[dict[str, Any]], l
 
 
 def scale(replicas: Any) -> dict[str, Any]:
-    metadata = {"name": "train", "namespace": "team-a"}
+    metadata = {"name": "train", "namespace": "team-a", "uid": "set-1"}
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": {"replicas": replicas}}
 
 
@@ -280,13 +280,36 @@ async def test_it_is_scaled_down_freely() -> None:
     assert (await rescale(seen, 2, 1)).allowed
 
 
-async def test_a_waiting_gang_and_one_that_is_not_gated_are_scaled_freely() -> None:
+async def test_a_waiting_gang_is_scaled_freely() -> None:
     assert (await rescale(known(view(), jobset()), 2, 9)).allowed
-    assert (await rescale(known(view(), jobset(queue=None)), 2, 9)).allowed
+
+
+async def test_what_waits_for_nobody_is_scaled_freely() -> None:
+    """Of such an object no record is kept: only that it was read."""
+    seen = view()
+    seen.put_controller("set-1", "team-a", "")
+    assert (await rescale(seen, 2, 9)).allowed
+
+
+async def test_what_was_made_for_an_admitted_gang_is_not_scaled_up() -> None:
+    seen = with_ledger(view(), reservation("train-1", kind=TRAINJOB))
+    seen.put_controller("set-1", "team-a", "train-1")
+    assert "runs as a gang with a reservation" in (await rescale(seen, 2, 3)).message
+
+
+async def test_an_orphan_that_is_stopped_is_scaled_freely_though_its_gang_holds_its_room() -> None:
+    seen = with_ledger(known(view(), jobset()), reservation("train-1", kind=TRAINJOB))
+    seen.put_controller("set-1", "team-a", "", made_for="train-1")
+    assert (await rescale(seen, 2, 3)).allowed
 
 
 async def test_the_scale_of_an_unknown_parent_is_a_retryable_refusal() -> None:
-    assert (await rescale(view(), 2, 3)).code == 503
+    """A job of that name which was read before it may have waited for nobody."""
+    seen = view()
+    assert (await rescale(seen, 2, 3)).code == 503
+    seen.put_controller("set-0", "team-a", "")
+    seen.job_names[JOBSET.key, "team-a", "train"] = "set-0"
+    assert (await rescale(seen, 2, 3)).code == 503
 
 
 @pytest.mark.parametrize("replicas", ["3", -1, True, 1.5])
