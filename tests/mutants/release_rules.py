@@ -151,4 +151,12 @@ RELEASE_MUTANTS: Final = (
         '"") if gang is None',
         f"{UNIT}/cluster/test_by_name.py -k orphans_of_a_job",
     ),
+    Mutant(
+        "8",
+        "what is in another namespace is no part of a gang, whatever it says of its owner",
+        "webhook/cluster/lineage.py",
+        "level = [child for child in found if self._namespaces[child] == namespace]",
+        "level = list(found)",
+        f"{UNIT}/cluster/test_view.py -k another_namespace",
+    ),
 )

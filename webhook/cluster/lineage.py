@@ -3,9 +3,12 @@
 Anybody may write a label on a pod template, and pods of a job that ran before Tutti came carry none of ours. What the
 API server's controllers wrote tells: a pod names the object that controls it, and that its own owner. Kept are all
 objects of job kinds, un-gated ones too, and those that are gone for as long as a pod or a child of theirs is left.
+
+A reference to an owner in another namespace means nothing in Kubernetes, and may be anybody's: it is not followed.
 """
 
 from collections.abc import Iterable, Iterator
+from sys import intern
 from typing import Final
 
 DEPTH_MAX: Final = 10
@@ -17,7 +20,8 @@ class Lineage:
 
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}
-        """Object to the one to whose gang it belongs; empty for a gang of its own."""
+        """Object to the one to whose gang it belongs, wherever that is; empty for a gang of its own."""
+        self._namespaces: dict[str, str] = {}
         self._children: dict[str, set[str]] = {}
         self._pods: dict[str, set[str]] = {}
         """Object to the pods that it controls, or controlled until they were orphaned."""
@@ -29,7 +33,7 @@ class Lineage:
 
     # -- what exists ------------------------------------------------------------------------------------------------
 
-    def put(self, uid: str, owner: str, *, alone: bool = False, made_for: str = "") -> bool:
+    def put(self, uid: str, namespace: str, owner: str, *, alone: bool = False, made_for: str = "") -> bool:
         """Take in an object and the owner to whose gang it belongs, empty for none; return whether that is news.
 
         One that was orphaned goes on belonging to that gang, whose room its pods use, unless it is ``alone``: a gang
@@ -46,6 +50,7 @@ class Lineage:
             return False
         self._note_guess(uid, guess)
         self._owners[uid] = owner
+        self._namespaces[uid] = intern(namespace)
         if before:
             self._disown(before, uid)
         if owner:
@@ -107,6 +112,7 @@ class Lineage:
             self._gone.discard(uid)
             self._guessed.discard(uid)
             owner = self._owners.pop(uid)
+            del self._namespaces[uid]
             if owner:
                 self._disown(owner, uid)
 
@@ -125,9 +131,10 @@ class Lineage:
         for _ in range(DEPTH_MAX):
             if uid not in self._owners or uid in self._gone:
                 return False
-            if uid in self._guessed or not self._owners[uid]:
+            owner = self._owner_of(uid)
+            if uid in self._guessed or not owner:
                 return True
-            uid = self._owners[uid]
+            uid = owner
         return False
 
     def belongs(self, controller: str, gang: str) -> bool | None:
@@ -138,34 +145,49 @@ class Lineage:
                 return True
             if not uid:
                 return False if uid == "" and controller else None
-            uid = self._owners.get(uid)
+            uid = self._owner_of(uid)
         return None
 
-    def line(self, controller: str) -> Iterator[str]:
-        """Yield what something is controlled by: ``controller``, its owner, and so on as far as they are known."""
-        uid = controller
+    def line(self, controller: str, namespace: str = "") -> Iterator[str]:
+        """Yield what something is controlled by: ``controller``, its owner, and so on as far as they are known.
+
+        ``namespace``: where that something is; empty if it is where ``controller`` is.
+        """
+        uid: str | None = "" if namespace and self._namespaces.get(controller, namespace) != namespace else controller
         for _ in range(DEPTH_MAX):
             if not uid:
                 return
             yield uid
-            uid = self._owners.get(uid, "")
+            uid = self._owner_of(uid)
 
-    def pods_below(self, uid: str) -> Iterator[str]:
-        """Yield the uids of the pods that an object controls, itself or by its children."""
-        for each in self.below(uid):
+    def _owner_of(self, uid: str) -> str | None:
+        """Return the object to whose gang another belongs; None for one that was not seen."""
+        owner = self._owners.get(uid)
+        if not owner:
+            return owner
+        here = self._namespaces[uid]
+        return owner if self._namespaces.get(owner, here) == here else ""
+
+    def pods_below(self, uid: str, namespace: str) -> Iterator[str]:
+        """Yield the uids of the pods that an object of a namespace controls, itself or by its children."""
+        for each in self.below(uid, namespace):
             yield from self.pods_of(each)
 
     def pods_of(self, uid: str) -> Iterable[str]:
-        """Return the uids of the pods that an object controls itself."""
+        """Return the uids of the pods that say that an object controls them itself, in whichever namespace."""
         return self._pods.get(uid, ())
 
     def controller_of(self, pod: str) -> str:
         """Return what controls a pod, as ``put_pod`` says."""
         return self._controllers.get(pod, "")
 
-    def below(self, uid: str) -> Iterator[str]:
-        """Yield an object and what was made for it, its children and theirs."""
+    def below(self, uid: str, namespace: str) -> Iterator[str]:
+        """Yield an object of a namespace and what was made for it, its children and theirs.
+
+        It need not have been seen: what was made for a gang that is gone may be all that is known of it.
+        """
         level = [uid]
         for _ in range(DEPTH_MAX):
             yield from level
-            level = [child for each in level for child in self._children.get(each, ())]
+            found = (child for each in level for child in self._children.get(each, ()))
+            level = [child for child in found if self._namespaces[child] == namespace]

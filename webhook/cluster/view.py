@@ -122,10 +122,11 @@ class View:
         labels say of an owner that it has not.
         """
         self._deleted.discard(uid)
-        if not self.lineage.put(uid, owner, alone=alone, made_for=made_for if self._is_unseen(made_for) else ""):
+        made_for = made_for if self._is_unseen(made_for) else ""
+        if not self.lineage.put(uid, namespace, owner, alone=alone, made_for=made_for):
             # Whose its pods are has not changed: there may be thousands, and anybody may change their job all the time.
             return
-        below = [self.fences.pod(namespace, each) for each in self.lineage.pods_below(uid)]
+        below = [self.fences.pod(namespace, each) for each in self.lineage.pods_below(uid, namespace)]
         for pod in [*below, *self.fences.pods_of(namespace, uid)]:
             if pod is not None and pod.gang is not None:
                 self.put_pod(pod)
@@ -190,51 +191,56 @@ class View:
         if is_unlabelled(entry) if entry is not None else job is not None and not job.marked:
             found += len(self.unlabelled_pods(namespace, uid))
             if job is None:
-                found += sum(each in self._running for each in self._made_by(uid))
+                found += sum(each in self._running for each in self._made_by(namespace, uid))
         return found
 
     def unlabelled_pods(self, namespace: str, uid: str) -> list[PodRecord]:
         """Return the pods that were made for a job without our label on them, and that have not ended."""
-        below = {pod: None for each in self._made_by(uid) for pod in self.lineage.pods_of(each)}
+        below = {pod: None for each in self._made_by(namespace, uid) for pod in self.lineage.pods_of(each)}
         gang = self.ledger.entries.get(uid) or self.jobs.get(uid)
         if gang is not None:
             below |= {each: None for each in self.by_name.of(gang) if self._is_astray(namespace, each)}
         pods = (self.fences.pod(namespace, each) for each in below)
         return [pod for pod in pods if pod is not None and pod.gang is None and not pod.terminal]
 
-    def _made_by(self, uid: str) -> Iterable[str]:
+    def _made_by(self, namespace: str, uid: str) -> Iterable[str]:
         """Return a job and the objects that were made for it, or for these."""
         gang = self.ledger.entries.get(uid) or self.jobs.get(uid)
         named = () if gang is None else (each for each in self.by_name.of(gang) if self.lineage.knows(each))
-        return {each: None for top in (uid, *named) for each in self.lineage.below(top)}
+        return {each: None for top in (uid, *named) for each in self.lineage.below(top, namespace)}
 
     def _is_astray(self, namespace: str, pod: str) -> bool:
         """Return whether nobody knows what controls a pod."""
         found = self.fences.pod(namespace, pod)
-        line = () if found is None else tuple(self.lineage.line(self.lineage.controller_of(pod)))
-        known = bool(line) and (self.lineage.knows(line[-1]) or any(each in self.ledger.entries for each in line))
+        line = () if found is None else tuple(self.lineage.line(self.lineage.controller_of(pod), namespace))
+        known = bool(line) and (self.lineage.knows(line[-1]) or any(self._holds(namespace, each) for each in line))
         return found is not None and not known
 
-    def holder(self, controller: str) -> str:
+    def holder(self, namespace: str, controller: str) -> str:
         """Return the gang with a reservation of which something is part, by what controls it; empty where none is."""
-        for uid in self.lineage.line(controller):
-            if uid in self.ledger.entries:
+        for uid in self.lineage.line(controller, namespace):
+            if self._holds(namespace, uid):
                 return uid
             if found := self.by_name.gang_of(uid):
                 return found
         return ""
 
-    def awaiting(self, controller: str) -> list[str]:
+    def _holds(self, namespace: str, uid: str) -> bool:
+        """Return whether a gang of a namespace has a reservation. Of one that is gone only that tells where it was."""
+        entry = self.ledger.entries.get(uid)
+        return entry is not None and entry.namespace == namespace
+
+    def awaiting(self, namespace: str, controller: str) -> list[str]:
         """Return the suspended jobs of which a pod without a label is part, by what controls it: as ``present`` counts
         it, none of them may start while it runs.
         """
-        jobs = (self.jobs.get(uid) for uid in self.lineage.line(controller))
+        jobs = (self.jobs.get(uid) for uid in self.lineage.line(controller, namespace))
         return [job.uid for job in jobs if job is not None and job.suspended and not job.marked]
 
     def left_by(self, job: JobRecord) -> str:
         """Return the gang to which what a job runs is charged though it is no part of it any more; empty for none."""
         orphan = (job.made_for or job.named) and (job.left_over or not job.marked)
-        return self.holder(job.uid) if orphan else ""
+        return self.holder(job.namespace, job.uid) if orphan else ""
 
     def set_ledger(self, ledger: Ledger | None, changes: Changes | None = None) -> None:
         """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted.

@@ -68,3 +68,22 @@ def test_pods_that_were_read_before_the_owner_of_their_controller_are_told_whose
     assert view.fences.live_pods("ns", "uid", "") == 1, "nobody saw the gang: it may be an orphan of it"
     view.put_controller("uid", "ns", "")
     assert view.fences.live_pods("ns", "uid", "") == 0
+
+
+@pytest.mark.parametrize("claim", ["an owner", "a label"])
+def test_what_is_in_another_namespace_holds_nothing_of_a_gang(claim: str) -> None:
+    """Its owner, or its label, names the uid of the gang, which is gone: anybody may write that."""
+    view, entry = View(), replace(RESERVED, adopted=True)
+    view.set_ledger(Ledger(1, 1, {"uid": entry}))
+    owner, made_for = ("uid", "") if claim == "an owner" else ("", "uid")
+    for namespace in ("elsewhere", "ns"):
+        uid = f"job-{namespace}"
+        view.put_controller(uid, namespace, owner, made_for=made_for)
+        view.put_controller(f"part-{namespace}", namespace, uid)
+        view.put_pod(PodRecord(f"pod-{namespace}", namespace, "pod", 1, ONE, owner_uid=f"part-{namespace}"))
+        view.note_made(uid, (), running=True)
+    assert view.present("ns", "uid") == 2, "the job and its pod, of its own namespace alone"
+    assert view.holder("ns", "part-ns") == "uid"
+    assert view.holder("elsewhere", "part-elsewhere") == ""
+    running = waiting_job(replace(GANG, uid="job-elsewhere", namespace="elsewhere"), suspended=False, marked=False)
+    assert view.left_by(replace(running, made_for="uid")) == "", "it needs a reservation of its own"

@@ -134,9 +134,9 @@ class DirtySet(Listener):
                 # It may be of a gang whose pods bear no label, or whose reservation was released before it was read
                 # that this pod had gone.
                 made_by = pod.owner_uid or pod.made_for
-                holder = self._view.holder(made_by)
+                holder = self._view.holder(pod.namespace, made_by)
                 self.add(*self._view.by_name.gangs(pod.named), *((holder,) if holder else ()))
-                self.add(*self._view.awaiting(made_by))
+                self.add(*self._view.awaiting(pod.namespace, made_by))
         if old is not None and (new is None or new.terminal or new.gang != old.gang):
             self._engine.wake_namespace(old.namespace)
             self.wake.set()

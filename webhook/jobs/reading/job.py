@@ -180,7 +180,7 @@ def unread(kind: JobKind, obj: Mapping[str, Any], error: Exception) -> JobRecord
 def bystander(kind: JobKind, obj: Mapping[str, Any], kinds: Mapping[str, JobKind] = KINDS) -> Bystander:
     """Return what is kept of an object that does not wait for us."""
     metadata = paths.find_mapping(obj, ("metadata",))
-    place = text(metadata.get("namespace")), text(metadata.get("name")), text(metadata.get("uid"))
+    place = intern(text(metadata.get("namespace"))), text(metadata.get("name")), text(metadata.get("uid"))
     owner = gang_owner(kind, obj, kinds)
     made = "" if owner else made_for(paths.find_mapping(metadata, ("labels",)))
     suspended = kind.suspend is not None and paths.find(obj, kind.suspend) is True

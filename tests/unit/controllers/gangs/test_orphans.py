@@ -256,3 +256,32 @@ async def test_pods_of_a_job_that_was_orphaned_below_its_set_hold_the_quota_of_t
         await asyncio.sleep(60)
         assert [entry.name for entry in second.view.ledger.entries.values()] == ["other"]
         running.cancel()
+
+
+async def test_nothing_in_another_namespace_keeps_the_quota_of_a_gang_that_is_deleted() -> None:
+    """Whoever may create Jobs anywhere named the gang as the owner of one, and nobody got its room any more."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a", "team-b")) as cluster:
+        await prepare(cluster)
+        await cluster.create(job_set(suspend=False))
+        await asyncio.sleep(5)
+        parts = leader(cluster, "me")
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(10)
+        gang = orjson.loads(await cluster.api().request("GET", JOB_SET))
+        owner = {"apiVersion": gang["apiVersion"], "kind": "JobSet", "name": "train", "uid": gang["metadata"]["uid"]}
+        pin = waiting_job("pin", pods=1)
+        del pin["spec"]["template"]["metadata"]
+        pin["spec"]["suspend"] = False
+        pin["metadata"] = {"name": "pin", "namespace": "team-b", "ownerReferences": [owner | {"controller": True}]}
+        await cluster.create(pin)
+        await cluster.create(waiting_job("other", pods=4))
+        await asyncio.sleep(5)
+        # As the garbage collector does where something else owns it too.
+        let_go = b'{"metadata": {"ownerReferences": []}}'
+        path = JOB.replace("team-a", "team-b").replace("train", "pin")
+        await cluster.api().request("PATCH", path, body=let_go, content_type=MERGE_PATCH)
+        await cluster.api().request("DELETE", JOB_SET, body=b'{"propagationPolicy": "Background"}')
+        await asyncio.sleep(60)
+        assert orjson.loads(await cluster.api().request("GET", path))["spec"]["suspend"] is False, "it runs on"
+        assert [entry.name for entry in parts.view.ledger.entries.values()] == ["other"]
+        running.cancel()
