@@ -122,7 +122,9 @@ class QueueCounts:
         inherited: dict[str, QueueTotals] = {}
         entries = self._view.ledger.entries
         for job in self._view.jobs.values():
-            if job.uid not in entries and job.finished is None and not job.deleting and job.is_ours:
+            pending = job.uid not in entries and job.finished is None and not job.deleting and job.is_ours
+            # An orphan that runs is charged to the gang that it was made for.
+            if pending and not (job.running and self._view.left_by(job)):
                 self._pending(job, queues, local)
         for uid in self._usages.keys() - entries.keys():
             del self._usages[uid]

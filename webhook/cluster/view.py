@@ -238,9 +238,13 @@ class View:
         return [job.uid for job in jobs if job is not None and job.suspended and not job.marked]
 
     def left_by(self, job: JobRecord) -> str:
-        """Return the gang to which what a job runs is charged though it is no part of it any more; empty for none."""
+        """Return the gang to which what a job runs is charged though it is no part of it any more; empty for none.
+
+        What asks for a queue itself is charged there, unless its pods bear the label of that gang.
+        """
         orphan = (job.made_for or job.named) and (job.left_over or not job.marked)
-        return self.holder(job.namespace, job.uid) if orphan else ""
+        found = self.holder(job.namespace, job.uid) if orphan else ""
+        return found if not job.asks_itself or found == job.made_for else ""
 
     def set_ledger(self, ledger: Ledger | None, changes: Changes | None = None) -> None:
         """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted.

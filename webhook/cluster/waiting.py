@@ -21,7 +21,7 @@ def waiting_gang(job: JobRecord, view: View) -> Gang | Reason:
     unread = _unread(job, gang, view)
     if unread is not None:
         return unread
-    if job.left_over and view.policy.queue_of(job.namespace, None) is None:
+    if job.left_over and not job.asks_itself and view.policy.queue_of(job.namespace, None) is None:
         return Reason(
             Code.MISCONFIGURED,
             "it was created for another gang, whose job has been deleted, and names no queue of its own",

@@ -11,7 +11,9 @@ from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
+from webhook.core.notation.names import GANG_LABEL
 from webhook.core.quota.fence import Fence
+from webhook.jobs.reading.record import Template
 
 ONE = PodPrice({"cpu": 1000})
 GANG = Gang("uid", "Job.batch", "ns", "train", "q", (PodSet("main", 3, ONE),))
@@ -85,5 +87,20 @@ def test_what_is_in_another_namespace_holds_nothing_of_a_gang(claim: str) -> Non
     assert view.present("ns", "uid") == 2, "the job and its pod, of its own namespace alone"
     assert view.holder("ns", "part-ns") == "uid"
     assert view.holder("elsewhere", "part-elsewhere") == ""
-    running = waiting_job(replace(GANG, uid="job-elsewhere", namespace="elsewhere"), suspended=False, marked=False)
+    running = waiting_job(
+        replace(GANG, uid="job-elsewhere", namespace="elsewhere"), suspended=False, marked=False, queue_label=None
+    )
     assert view.left_by(replace(running, made_for="uid")) == "", "it needs a reservation of its own"
+
+
+def test_what_names_a_queue_is_charged_there_unless_its_pods_bear_the_label_of_what_made_it() -> None:
+    """Whatever else holds room above it counts none of its pods."""
+    view = View()
+    view.set_ledger(Ledger(1, 1, {"uid": RESERVED}))
+    view.put_controller("orphan", "ns", "uid")
+    view.put_controller("orphan", "ns", "")
+    running = waiting_job(replace(GANG, uid="orphan"), suspended=False, queue_label="q")
+    for mark, holder in (("uid", "uid"), ("another", "")):
+        template = Template("main", "/spec/template", True, {GANG_LABEL: mark}, False, None, None)
+        assert view.left_by(replace(running, made_for=mark, templates=(template,))) == holder
+    assert view.left_by(running) == ""

@@ -105,7 +105,7 @@ def read(
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
         failure="" if finished is None else status.why_failed(kind, obj),
         run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),
-        made_for="" if by_itself else _made_for(metadata, sites),
+        made_for="" if owner is not None else _made_for(metadata, sites, by_itself=by_itself),
         named=() if by_itself else _owners_named(kind, metadata),
     )
 
@@ -126,12 +126,15 @@ def _owners_named(kind: JobKind, metadata: Mapping[str, Any]) -> tuple[str, ...]
     return owners_named(kind, text(metadata.get("namespace")), text(metadata.get("name")), labels)
 
 
-def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite]) -> str:
-    """Return the gang that an object without an owner was made for, by what it bears."""
+def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite], *, by_itself: bool) -> str:
+    """Return the gang that an object without an owner was made for, by what it bears.
+
+    Of one that asks for a queue by itself only our own mark tells: its controller copied that from what Tutti started.
+    """
     own = (*names.NOT_ADMITTED, metadata.get("uid"), None)
     marks = (site.labels.get(names.GANG_LABEL) for site in sites)
     marked = next((mark for mark in marks if isinstance(mark, str) and mark not in own), "")
-    return marked or made_for(paths.find_mapping(metadata, ("labels",)))
+    return marked or ("" if by_itself else made_for(paths.find_mapping(metadata, ("labels",))))
 
 
 def _finished(kind: JobKind, obj: Mapping[str, Any], dispatch: Dispatch) -> str | None:

@@ -214,7 +214,7 @@ class JobRecord:
     run_limit_seconds: int | None = None
     """The limit on its run time over all its starts that Tutti enforces; its controller may know a shorter one."""
     made_for: str = ""
-    """Uid of the gang that it was made for, where its owner is gone and it asks for no queue of its own."""
+    """Uid of the gang that it was made for, its owner gone; where it asks for a queue itself, by our mark alone."""
     named: tuple[str, ...] = ()
     """As of a ``Bystander``, where it asks for no queue of its own."""
 
@@ -230,10 +230,15 @@ class JobRecord:
 
     @property
     def left_over(self) -> bool:
-        """What it bears was written for another gang: it was never to start by itself, and names no queue."""
+        """What it bears was written for another gang: it was never to start by itself."""
         own = (self.uid, names.GANG_PENDING_IN_NAMESPACE)
         marks = [(template.marks or {}).get(names.GANG_LABEL) for template in self.templates]
         return bool(self.made_for) and any(mark is not None and mark not in own for mark in marks)
+
+    @property
+    def asks_itself(self) -> bool:
+        """It names a queue, or joins a PodGroup: it takes its turn by itself wherever it comes from."""
+        return self.queue_label is not None or (self.gang is not None and self.gang.pod_group is not None)
 
     @property
     def dispatched(self) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.controllers.stage import JOB, LEDGER, PODS, POLICY, waiting_job
 from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
+from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -255,6 +256,40 @@ async def test_pods_of_a_job_that_was_orphaned_below_its_set_hold_the_quota_of_t
         await cluster.api().request("DELETE", PODS)
         await asyncio.sleep(60)
         assert [entry.name for entry in second.view.ledger.entries.values()] == ["other"]
+        running.cancel()
+
+
+@GATED
+async def test_its_jobs_run_on_though_they_name_a_queue_and_wait_there_once_they_are_stopped(gated: bool) -> None:
+    """Controllers copy labels: KubeRay those of a RayJob to its RayCluster. All pods died, to be admitted once more."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await prepare(cluster, gated=gated)
+        made = job_set(suspend=True)
+        label = {"labels": {"kueue.x-k8s.io/queue-name": "research"}}
+        made["spec"]["replicatedJobs"][0]["template"]["metadata"] = label
+        await cluster.create(made)
+        parts = leader(cluster, "me")
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(20)
+        before = {pod["metadata"]["uid"] for pod in await pods_of(cluster)}
+        assert len(before) == 4
+        await cluster.api().request("DELETE", JOB_SET, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(30)
+        assert {pod["metadata"]["uid"] for pod in await pods_of(cluster)} == before
+        assert [entry.name for entry in parts.view.ledger.entries.values()] == ["train"]
+        running.cancel()
+        later = leader(cluster, "later")
+        running = asyncio.create_task(later.run())
+        await asyncio.sleep(30)
+        assert {pod["metadata"]["uid"] for pod in await pods_of(cluster)} == before, "nor does who leads next stop them"
+        assert QueueCounts(later.view).take().queues["research"].pending == 0, "they run"
+        for number in range(2):
+            path = ORPHAN.replace("w-0", f"w-{number}")
+            await cluster.api().request("PATCH", path, body=b'{"spec": {"suspend": true}}', content_type=MERGE_PATCH)
+        await asyncio.sleep(60)
+        names = {entry.name for entry in later.view.ledger.entries.values()}
+        assert names == {"train-w-0", "train-w-1"}, "each is a gang of its own, in the queue that it names"
+        assert len(await pods_of(cluster)) == 4
         running.cancel()
 
 
