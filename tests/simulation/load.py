@@ -13,6 +13,7 @@ from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, docu
 from webhook.core.notation import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
+from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.laboratory.simulated.requests.refusals import Refused
@@ -34,6 +35,8 @@ CREDITS_A_GPU: Final = 10
 """What a GPU is charged where queues count credits."""
 NAMESPACES: Final = ("team-a", "team-b")
 HARD_PODS: Final = {"team-a": 9}
+PATIENCE_SECONDS: Final = round(IDLE_SECONDS) + 60
+"""For how long an owner tries to lift a hold."""
 
 
 class Load:
@@ -167,10 +170,11 @@ class Load:
     async def lift_holds(self) -> None:
         """Un-suspend what users hold, again and again: a hold cannot be lifted before it is written down.
 
-        They look at what is stored: a restored backup may hold what they had let go.
+        They look at what is stored: a restored backup may hold what they had let go. And they wait for as long as a
+        silent watch may keep from a leader what they did: after a restore that is all that tells it.
         """
         for namespace, name in sorted(self._held | {key for key in self.jobs if self._is_held(*key)}):
-            for _ in range(60):
+            for _ in range(PATIENCE_SECONDS):
                 try:
                     await self.suspend(namespace, name, False)
                 except ApiError:

@@ -81,6 +81,7 @@ PAST_FAILURES = (
     ("calm with pods replaced", 14),
     ("rough with hostile tenants of all kinds", 1354423679),
     ("rough with orphans and namespaces ungated", 4080593428),
+    ("rough with a backup restored", 2211216436),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -119,7 +120,8 @@ that was deleted half a second before the first ledger, a JobSet that was
 stopped while the pods that it lacked were being reviewed, a PyTorchJob that
 was deleted while a pod of it was replaced and the ledger written, Jobs that
 overdrew the queue that they named by losing the JobSet that was in none, pods
-of an old Job that were orphaned a second before who read them saw it go."""
+of an old Job that were orphaned a second before who read them saw it go, an
+owner who gave up lifting a hold while a restore kept it from the leader."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
