@@ -62,7 +62,7 @@ AUDIT_SPREAD: Final = 0.2
 
 @dataclass(slots=True)
 class WatchCounts:
-    """What an informer has met, for metrics."""
+    """What an informer has met so far, for who asks whether it met anything: tests do."""
 
     lists: int = 0
     """Complete lists."""
