@@ -85,7 +85,7 @@ def judge_child(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Map
     if old is not None and not _trusted(request, rules, obj):
         return _foreign_edit(request, rules, kind, old, obj)
     gangs = _gangs_named(obj)
-    return _stranger(rules, obj, gangs) or (_start(request, rules, kind, obj, gangs) if started else ALLOW)
+    return _stranger(rules, obj, gangs) or (_start(rules, kind, obj, gangs) if started else ALLOW)
 
 
 def judge_deletion(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answer:
@@ -262,7 +262,7 @@ def _foreign_edit(
     return ALLOW
 
 
-def _start(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any], gangs: set[str]) -> Answer:
+def _start(rules: JobRules, kind: JobKind, obj: Mapping[str, Any], gangs: set[str]) -> Answer:
     root = root_of(rules, obj)
     if root is None:
         return ALLOW
