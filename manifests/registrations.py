@@ -174,6 +174,8 @@ def _comes_to_wait(family: Family, known: Sequence[Family]) -> str:
 def let_go_entry(families: Sequence[Family]) -> dict[str, Any]:
     """What a job's controller made is not deleted without its pods: it would be made again, beside them.
 
+    Nor is what has ended: it would run again, in room that others may have.
+
     The webhook knows whether the namespace has queues. A policy that has LocalQueues for parameters is judged for each.
     """
     made = {maker for family in families for maker in cel.makers(family, families)}
@@ -187,7 +189,7 @@ def let_go_entry(families: Sequence[Family]) -> dict[str, Any]:
                 "made-by-a-jobs-controller",
                 f"{cel.references_of('oldObject')}.exists(owner, {cel.made_by('owner', sorted(made))})",
             ),
-            *condition("orphans", cel.orphans()),
+            *condition("orphans-or-has-ended", cel.either(cel.orphans(), cel.ended_in_part())),
             *condition("not-by-who-drains-nodes", BY_NO_DRAINER),
         ],
     )

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.e2e.facts import uid_of
-from tests.e2e.kubectl import Kubectl, stays, wait_until
+from tests.e2e.kubectl import Kubectl, condition, stays, wait_until
 from tests.e2e.objects import (
     GPU,
     deployment,
@@ -402,6 +402,37 @@ def test_a_job_of_no_queue_does_not_overdraw_one_by_what_it_made(owner: Kubectl,
     wait_until(lambda: not owner.pods(), what="its pods go")
     stays(lambda: not entries(admin), 3, "the queue is charged for none of it")
     wait_until(lambda: "set-workers-0" in str(owner.items("workloads")), what="it waits in the queue that it names")
+
+
+def test_a_job_that_has_ended_in_a_job_set_is_not_made_again(owner: Kubectl, admin: Kubectl) -> None:
+    """Its controller would run it once more, in room that another gang has by then."""
+    give_queue(admin, 2)
+    made = jobset("set", 1, pod_template(), QUEUE)
+    short = jobset("set", 1, pod_template(runtime="2s"))["spec"]["replicatedJobs"][0] | {"name": "short"}
+    made["spec"]["replicatedJobs"].append(short)
+    owner.create(made)
+    wait_until(
+        lambda: condition(owner.get("job", "set-short-0"), "Complete") == "True", what="one of its Jobs has ended"
+    )
+    owner.create(job("other", 1, pod_template(), QUEUE))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="another gang has its room")
+    told = owner.refused("delete", "job", "set-short-0")
+    assert "the controller of JobSet set would run it again, while others may have its room" in told, told
+    owner("delete", "jobset", "set", "--wait=false")
+    wait_until(lambda: len(owner.pods()) == 1, what="all of it goes with its owner")
+
+
+def test_an_elastic_job_does_not_run_again_what_has_ended(owner: Kubectl, admin: Kubectl) -> None:
+    """The Job controller forgets indexes beyond the completions, and would run them once there are more again."""
+    give_queue(admin, 2)
+    owner.create(job("gang", 2, pod_template(), QUEUE, completionMode="Indexed"))
+    wait_until(lambda: len(owner.pods(phase="Running")) == 2, what="it runs")
+    (last,) = (each["metadata"]["name"] for each in owner.pods() if each["metadata"]["name"].startswith("gang-1-"))
+    ended = json.dumps({"status": {"phase": "Succeeded"}})
+    admin("patch", "pod", last, "-n", owner.namespace, "--subresource=status", "--type=merge", "-p", ended)
+    wait_until(lambda: owner.get("job", "gang")["status"].get("completedIndexes") == "1", what="index 1 has ended")
+    told = refused_patch(owner, "job", "gang", {"spec": {"parallelism": 1, "completions": 1}})
+    assert "1 of pod set main has ended, and might run again" in told, told
 
 
 def test_a_job_that_was_admitted_is_not_deleted_from_above_its_pods(owner: Kubectl, admin: Kubectl) -> None:

@@ -7,6 +7,7 @@ from tests.mutants.mutant import UNIT, Mutant
 CHILDREN: Final = "webhook/server/jobs/children.py"
 GROWTH: Final = "webhook/server/jobs/child_growth.py"
 GROWING_TESTS: Final = f"{UNIT}/server/jobs/test_growing_children.py"
+GIVEN_BACK_TESTS: Final = f"{UNIT}/server/jobs/test_given_back.py"
 LOSING_TESTS: Final = f"{UNIT}/server/jobs/test_losing_an_owner.py"
 
 CHILD_MUTANTS: Final = (
@@ -89,5 +90,29 @@ CHILD_MUTANTS: Final = (
         " or _groups_an_orphan(change):\n",
         ":\n",
         GROWING_TESTS,
+    ),
+    Mutant(
+        "C",
+        "nothing makes pods run again whose room was given back",
+        "webhook/server/jobs/growth.py",
+        "        if now.get(name, 0) < number:\n",
+        "        if False:\n",
+        GIVEN_BACK_TESTS,
+    ),
+    Mutant(
+        "C",
+        "no child that has ended is deleted, to be made again",
+        CHILDREN,
+        "    return refusal or _made_again(request, rules, kind, old) or ALLOW\n",
+        "    return refusal or ALLOW\n",
+        GIVEN_BACK_TESTS,
+    ),
+    Mutant(
+        "C",
+        "pods are created in what is left of their gang's room",
+        "webhook/server/pods/gang_pods.py",
+        "    held = reserved.count - rules.view.fences.given_back(namespace, uid, reserved.name)\n",
+        "    held = reserved.count\n",
+        GIVEN_BACK_TESTS,
     ),
 )

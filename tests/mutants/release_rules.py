@@ -99,7 +99,7 @@ RELEASE_MUTANTS: Final = (
         "8",
         "a pod that has succeeded may be replaced where its controller says which work is done",
         LATE_PODS,
-        'job.finished != "Succeeded" or job.reclaimed',
+        'job.finished != "Succeeded" or job.ended',
         'job.finished != "Succeeded"',
         LATE_PODS_TESTS,
     ),

@@ -9,6 +9,7 @@ from tests.unit.visibility.world import World
 from webhook.cluster.queue_counts import QueueCounts, activity
 from webhook.core.fleet.dispatch import DispatchPhase
 from webhook.core.model.policy import LocalQueue, Queue, StopPolicy
+from webhook.jobs.reading.ended import Ended
 
 pytestmark = pytest.mark.virtual_time
 
@@ -55,7 +56,7 @@ async def test_pods_that_will_not_run_again_are_not_used() -> None:
     world = World()
     job = world.waits("running", cpu=1, pods=3)
     world.admits(job)
-    world.view.put_job(replace(job, suspended=False, reclaimed={"main": 2}))
+    world.view.put_job(replace(job, suspended=False, ended={"main": Ended(2, 2)}))
     (amount,) = queue_counts(world).take().queues["vision"].usage.values()
     assert amount == 1000
 

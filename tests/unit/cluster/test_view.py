@@ -13,12 +13,13 @@ from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.notation.names import GANG_LABEL
 from webhook.core.quota.fence import Fence
+from webhook.jobs.reading.ended import Ended
 from webhook.jobs.reading.record import Template
 
 ONE = PodPrice({"cpu": 1000})
 GANG = Gang("uid", "Job.batch", "ns", "train", "q", (PodSet("main", 3, ONE),))
 RESERVED = reserve(GANG, "q", {"main": 3}, {}, epoch=1, now_seconds=1.0)
-TWO_ENDED = waiting_job(GANG, suspended=False, reclaimed={"main": 2})
+TWO_ENDED = waiting_job(GANG, suspended=False, ended={"main": Ended(2, 2)})
 
 
 @pytest.mark.parametrize("job_first", [True, False], ids=["the job is read first", "the ledger is read first"])
@@ -49,7 +50,7 @@ def test_a_job_that_changes_costs_nothing_for_the_pods_that_it_has() -> None:
 def test_a_job_has_its_places_looked_at_again_when_it_asks_or_gives_back_something_else() -> None:
     """Its controller writes its status at each change of each pod."""
     nodes = Occupancy()
-    view, running = View(nodes=nodes), replace(TWO_ENDED, reclaimed={})
+    view, running = View(nodes=nodes), replace(TWO_ENDED, ended={})
     view.put_job(running)
     view.set_ledger(Ledger(1, 1, {"uid": RESERVED}))
     nodes.settle((), {})

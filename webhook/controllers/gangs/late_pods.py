@@ -135,7 +135,7 @@ class LatePods:
         last = replace(job, runs_again=False)
         if not self._owes_pods(last, held):
             return True
-        if job.finished != "Succeeded" or job.reclaimed:
+        if job.finished != "Succeeded" or job.ended:
             return False
         pods = self._view.fences.pods_of(held.namespace, held.uid)
         ran = Counter(pod.pod_set for pod in pods if pod.live or pod.phase == "Succeeded")

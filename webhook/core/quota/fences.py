@@ -215,6 +215,11 @@ class Fences:
         space = self._namespaces.get(namespace)
         return space is not None and uid in space.pods
 
+    def given_back(self, namespace: str, uid: str, pod_set: str) -> int:
+        """Return how many pods of a set of a reservation have ended for good: others may have their room."""
+        space = self._namespaces.get(namespace)
+        return 0 if space is None else space.reclaimed.get(uid, {}).get(pod_set, 0)
+
     def live_pods(self, namespace: str, gang: str, pod_set: str) -> int:
         """Return how many pods of a gang's set are live, those behind our gate included."""
         space = self._namespaces.get(namespace)

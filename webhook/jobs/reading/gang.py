@@ -20,6 +20,7 @@ from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
 from webhook.jobs.reading import annotations, network_topology, status
 from webhook.jobs.reading.annotations import original_count
+from webhook.jobs.reading.ended import Ended
 from webhook.jobs.reading.gating import pod_group_of, queue_label
 from webhook.jobs.reading.missing_class import MissingClass, missing_class
 from webhook.jobs.reading.pod_set import pod_set_of
@@ -45,8 +46,8 @@ class GangReading(NamedTuple):
     """The pod sets as they stand in the object; none when they could not be found."""
     missing_class: MissingClass | None
     """The priority class that the gang names and that does not exist (yet)."""
-    reclaimed: Mapping[str, int]
-    """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
+    ended: Mapping[str, Ended]
+    """Of each set of which pods have ended for good."""
     spared: Mapping[str, int]
     """How many of these another start need not ask for."""
     runs_again: bool
@@ -69,18 +70,19 @@ def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Ga
     requeue = annotations.decode_requeue(marks.get(names.REQUEUE), uid) if marks else None
     sites: Sequence[PodSetSite] = ()
     gang, problem, missing = None, None, None
-    reclaimed, spared, runs_again = _NONE, _NONE, False
+    ended: Mapping[str, Ended] = {}
+    spared, runs_again = _NONE, False
     try:
         sites = find_pod_sets(kind, obj, context)
         written, asked = _as_written(kind, obj, sites, context, requeue)
         priority, missing = _priority(kind, obj, asked, context)
         gang = _gang(kind, obj, metadata, asked, context, priority=priority, admission=admission, requeue=requeue)
-        reclaimed = status.reclaimed(kind, written, asked)
-        runs_again = bool(reclaimed) and status.runs_again(kind, obj, context)
-        spared = _NONE if runs_again else _spared(gang, asked, reclaimed)
+        ended = status.ended(kind, written, asked)
+        runs_again = bool(ended) and status.runs_again(kind, obj, context)
+        spared = _NONE if runs_again else _spared(gang, asked, ended)
     except Unreadable as error:
         problem = error.problem
-    return GangReading(gang, problem, sites, missing, reclaimed, spared, runs_again, admission, requeue)
+    return GangReading(gang, problem, sites, missing, ended, spared, runs_again, admission, requeue)
 
 
 def _as_written(
@@ -99,16 +101,17 @@ def _as_written(
     return restored, find_pod_sets(kind, restored, context)
 
 
-def _spared(gang: Gang, sites: Sequence[PodSetSite], reclaimed: Mapping[str, int]) -> Mapping[str, int]:
+def _spared(gang: Gang, sites: Sequence[PodSetSite], ended: Mapping[str, Ended]) -> Mapping[str, int]:
     """Return how many pods of each set a start need not ask for, because they have ended and do not run again.
 
     Kueue subtracts all that were reclaimed. Here a gang asks for them all the same where its PodGroup counts them, and
     where a start with fewer pods would also lower the completions, of which they are part.
     """
-    if not reclaimed or gang.pod_group is not None:
+    if not ended or gang.pod_group is not None:
         return _NONE
     sizes = {site.name for site in sites if site.count_follower is not None and site.min_count is not None}
-    return {name: number for name, number in reclaimed.items() if name not in sizes}
+    spared = {name: each.unwanted(gang.counts.get(name, 0)) for name, each in ended.items() if name not in sizes}
+    return {name: number for name, number in spared.items() if number}
 
 
 def _gang(

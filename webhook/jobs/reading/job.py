@@ -83,7 +83,7 @@ def read(
         admission=admission,
         requeue=asking.requeue,
         held=bool(marks) and annotations.decode_hold(marks.get(names.HOLD), uid),
-        reclaimed=interned(asking.reclaimed),
+        ended=interned(asking.ended),
         spared=asking.spared,
         runs_again=asking.runs_again,
         templates=tuple(_template(site, uid) for site in sites if site.metadata_path is not None),

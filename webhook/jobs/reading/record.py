@@ -10,6 +10,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.model.interning import interned
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
+from webhook.jobs.reading.ended import Ended, given_back
 from webhook.jobs.reading.missing_class import MissingClass
 
 
@@ -173,8 +174,8 @@ class JobRecord:
     held: bool = False
     start_time_left: bool = False
     """Stopped, but before Kubernetes 1.36 its templates stay frozen until the start time of its last run is cleared."""
-    reclaimed: Mapping[str, int] = field(default_factory=dict)
-    """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
+    ended: Mapping[str, Ended] = field(default_factory=dict)
+    """Of each set of which pods have ended for good."""
     spared: Mapping[str, int] = field(default_factory=dict)
     """How many of these another start need not ask for."""
     runs_again: bool = False
@@ -284,19 +285,15 @@ class JobRecord:
                 object.__setattr__(self, name, its)
 
     def given_back(self, reservation: Reservation) -> Mapping[str, int]:
-        """Return how many pods of each set of its ``reservation`` will not run again.
+        """Return how many pods of each set of its ``reservation`` will not run again."""
+        return interned(given_back(self.gang, self.ended, reservation, runs_again=self.runs_again))
 
-        Pods that the reservation was never for, because they had ended before or there was no room yet, are not given
-        back: as in Kueue as many may run as were reserved, or as are left, whichever is less. Unlike in Kueue a JobSet
-        that may be restarted gives nothing back: its restart would run beyond its quota.
-        """
-        counts, given = {} if self.gang is None or self.runs_again else self.gang.counts, {}
-        for reserved in reservation.pod_sets:
-            never = max(0, counts.get(reserved.name, 0) - reserved.count)
-            number = self.reclaimed.get(reserved.name, 0) - never
-            if number > 0 and reserved.name in counts:
-                given[reserved.name] = number
-        return interned(given)
+    @property
+    def reclaimed(self) -> Mapping[str, int]:
+        """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
+        counts = {} if self.gang is None else self.gang.counts
+        found = {name: each.unwanted(counts.get(name, 0)) for name, each in self.ended.items()}
+        return {name: number for name, number in found.items() if number}
 
     @property
     def key(self) -> str:

@@ -7,6 +7,7 @@ from webhook.jobs.kinds.kind import JobKind, ReadyCount, Signal, TemplateChange
 from webhook.jobs.pod_sets import train_job
 from webhook.jobs.pod_sets.sites import PodSetSite
 from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.reading.ended import Ended
 from webhook.untyped import paths
 from webhook.untyped.values import mappings
 
@@ -121,13 +122,21 @@ def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
     return any(isinstance(c, dict) and c.get("type") == kind and c.get("status") == "True" for c in conditions)
 
 
-def reclaimed(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]) -> dict[str, int]:
-    """Return the pods of each set that have ended and will not be replaced."""
+def ended(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]) -> dict[str, Ended]:
+    """Return the pods of each set that have ended and will not be replaced, where there are any."""
     if kind.reclaim is None or not obj.get("status"):
         return {}
     counts = {site.name: site.count for site in sites}
-    gone = _RECLAIM_RULES[kind.reclaim](obj, counts)
-    return {name: min(number, counts[name]) for name, number in gone.items() if number > 0 and name in counts}
+    found = _ENDED_RULES[kind.reclaim](obj, counts)
+    return {name: each for name, each in found.items() if each.pods > 0 and name in counts}
+
+
+def has_ended_in_part(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether a child says that it, or a child of its own, has succeeded: its owner counts that as ended."""
+    if finished(kind, obj) == "Succeeded":
+        return True
+    jobs = mappings(paths.find(obj, ("status", "replicatedJobsStatus")))
+    return any(_number(job.get("succeeded")) > 0 for job in jobs)
 
 
 def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> bool:
@@ -144,21 +153,19 @@ def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> b
     return _number(policy.get("maxRestarts")) > 0 or any(action != "FailJobSet" for action in actions)
 
 
-def _reclaimed_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+def _ended_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:
     """A Job keeps ``completions`` minus ended pods busy at most; without completions each success ends a pod."""
-    count = counts.get("main", 0)
     completions = paths.find(obj, ("spec", "completions"))
-    succeeded = _number(paths.find(obj, ("status", "succeeded")))
+    pods = _number(paths.find(obj, ("status", "succeeded")))
     if type(completions) is not int:
-        return {"main": succeeded}
-    ended = succeeded
+        return {"main": Ended(pods, counts.get("main", 0))}
     if paths.find(obj, ("spec", "completionMode")) == "Indexed":
         texts = (paths.find(obj, ("status", key)) for key in ("completedIndexes", "failedIndexes"))
-        ended = _count_indexes((text for text in texts if isinstance(text, str)), completions)
-    return {"main": count - max(completions - ended, 0)}
+        pods = _count_indexes((text for text in texts if isinstance(text, str)), completions)
+    return {"main": Ended(pods, completions)}
 
 
-def _reclaimed_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+def _ended_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:
     """Every child Job that succeeded gives back all of its pods."""
     replicas = {}
     for item in mappings(paths.find(obj, ("spec", "replicatedJobs"))):
@@ -168,21 +175,21 @@ def _reclaimed_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> d
     for item in mappings(paths.find(obj, ("status", "replicatedJobsStatus"))):
         name = str(item.get("name")).lower()
         each = counts.get(name, 0) // max(replicas.get(name, 1), 1)
-        gone[name] = _number(item.get("succeeded")) * each
+        gone[name] = Ended(_number(item.get("succeeded")) * each, counts.get(name, 0))
     return gone
 
 
-def _reclaimed_of_train_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, int]:
+def _ended_of_train_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:
     """A child Job that succeeded gives back all of its pods; there is one for each pod set."""
     jobs = mappings(paths.find(obj, ("status", "jobsStatus")))
-    ended = {str(job.get("name")).lower() for job in jobs if _number(job.get("succeeded")) > 0}
-    return {name: count for name, count in counts.items() if name in ended}
+    succeeded = {str(job.get("name")).lower() for job in jobs if _number(job.get("succeeded")) > 0}
+    return {name: Ended(count, count) for name, count in counts.items() if name in succeeded}
 
 
-_RECLAIM_RULES: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, int]]]] = {
-    "job": _reclaimed_of_job,
-    "jobset": _reclaimed_of_jobset,
-    "train-job": _reclaimed_of_train_job,
+_ENDED_RULES: Final[Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, Ended]]]] = {
+    "job": _ended_of_job,
+    "jobset": _ended_of_jobset,
+    "train-job": _ended_of_train_job,
 }
 """By the names that ``JobKind.reclaim`` may take."""
 

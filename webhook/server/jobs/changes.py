@@ -26,7 +26,7 @@ from webhook.jobs.reading.gating import (
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.jobs.children import decided_by_owner, judge_child, loses_maker
 from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, reading, unfit_template
-from webhook.server.jobs.growth import growth
+from webhook.server.jobs.growth import growth, taken_back
 from webhook.server.jobs.spare_room import crowded_out
 from webhook.server.jobs.ungated import newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
@@ -363,8 +363,13 @@ def _size_judged(change: Change) -> Answer:
         if denial is not None:
             return denial
         return allow((*warnings, *gang_warnings(rules, kind, change.obj, asking)))
-    grown = growth(reading(rules, kind, change.old).asks, asking.asks, change.reservation)
-    if grown is None:
-        return ALLOW
-    message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"
-    return deny(Refusal.GROWTH, message)
+    before = reading(rules, kind, change.old)
+    grown = growth(before.asks, asking.asks, change.reservation)
+    if grown is not None:
+        message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"
+        return deny(Refusal.GROWTH, message)
+    taken = None if change.reservation is None else taken_back(before, asking, change.reservation)
+    if taken is not None:
+        message = f"{taken}, and others may have their room. Suspend it first: it waits for what it asks then"
+        return deny(Refusal.GROWTH, message)
+    return ALLOW

@@ -11,6 +11,7 @@ from typing import Any, Final
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import gated_by_namespace, is_child, joins_pod_group, owner_of, queue_label
 from webhook.jobs.reading.ours import Mark, own_marks
 from webhook.jobs.reading.record import Owner
@@ -89,11 +90,14 @@ def judge_child(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Map
 
 
 def judge_deletion(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answer:
-    """Return the answer to a deletion: whatever leaves pods behind is no child that would be made again beside them."""
+    """Return the answer to a deletion: a child would be made again, beside pods that it leaves or in room that it gave
+    back.
+    """
     old = request.old_object
-    if old is None or not _orphaning(request, old):
+    if old is None:
         return ALLOW
-    return _let_go(request, rules, kind, old) or ALLOW
+    refusal = _let_go(request, rules, kind, old) if _orphaning(request, old) else None
+    return refusal or _made_again(request, rules, kind, old) or ALLOW
 
 
 def loses_maker(
@@ -198,6 +202,26 @@ def _let_go(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping
     message = (
         f"it belongs to {_named(owner_of(old))}, whose controller would make it again beside the pods that are left; "
         "leave its owner as it is, and delete it without --cascade=orphan"
+    )
+    return deny(Refusal.FOREIGN_CREATOR, message)
+
+
+def _made_again(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any]) -> Answer | None:
+    """Return the refusal where a child has ended well in a gang that gives back the room of such, and goes on."""
+    owner = owner_of(old)
+    if owner is None or not is_child(kind, old, rules.kinds) or not status.has_ended_in_part(kind, old):
+        return None
+    if _trusted(request, rules, old) or request.username in rules.settings.collector_users:
+        return None
+    entry = _entry_above(rules, owner)
+    job = None if entry is None else rules.view.jobs.get(entry.uid)
+    if entry is None or job is None or job.deleting or job.finished is not None or entry.namespace != request.namespace:
+        return None
+    if rules.kinds[job.kind].reclaim is None:
+        return None
+    message = (
+        f"it has ended, and the controller of {_named(owner)} would run it again, while others may have its room; "
+        f"leave it until {entry} has ended, or delete that"
     )
     return deny(Refusal.FOREIGN_CREATOR, message)
 

@@ -11,7 +11,9 @@ from collections.abc import Collection, Mapping
 from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.model.gang import Gang, PodSet
 from webhook.core.notation import quantity
-from webhook.core.notation.counted import counted
+from webhook.core.notation.counted import counted, does
+from webhook.jobs.reading.ended import given_back
+from webhook.jobs.reading.gang import GangReading
 
 
 def growth(old: Gang | None, new: Gang, reservation: Reservation | None, *, but: Collection[str] = ()) -> str | None:
@@ -28,6 +30,18 @@ def growth(old: Gang | None, new: Gang, reservation: Reservation | None, *, but:
         found = _pod_set_growth(before.get(pod_set.name), pod_set, reserved)
         if found is not None:
             return found
+    return None
+
+
+def taken_back(old: GangReading, new: GangReading, reservation: Reservation) -> str | None:
+    """Return which pods that have ended a changed gang might run again, or None: that room it has given back.
+
+    An Indexed Job of fewer completions forgets the indexes beyond them.
+    """
+    before, now = (given_back(it.gang, it.ended, reservation, runs_again=it.runs_again) for it in (old, new))
+    for name, number in before.items():
+        if now.get(name, 0) < number:
+            return f"{does(number, 'have', f'of pod set {name}')} ended, and might run again"
     return None
 
 

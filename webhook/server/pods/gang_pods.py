@@ -46,7 +46,8 @@ def judge_waiting(review: PodReview, rules: PodRules, cost: PodPrice, now: float
     ):
         there = rules.view.fences.live_pods(request.namespace, gang, pod_set)
         coming = rules.tally.of_pod_set(request.namespace, gang, pod_set, now, but=pod.uid)
-        if there + coming < reserved.count:
+        ended = rules.view.fences.given_back(request.namespace, gang, pod_set)
+        if there + coming + ended < reserved.count:
             if not request.dry_run:
                 made = review.created_seconds
                 rules.tally.add(request.namespace, review.tally_key, cost, now, made, gang=gang, pod_set=pod_set)
@@ -117,15 +118,17 @@ def _take_allowance(review: PodReview, rules: PodRules, allowance: _Allowance, n
     namespace, uid = review.request.namespace, reservation.uid
     live = rules.view.fences.live_pods(namespace, uid, reserved.name)
     coming = rules.tally.of_pod_set(namespace, uid, reserved.name, now, but=review.pod.uid)
-    if live + coming >= reserved.count:
+    held = reserved.count - rules.view.fences.given_back(namespace, uid, reserved.name)
+    if live + coming >= held:
+        ended = "" if held == reserved.count else f", of which {does(reserved.count - held, 'have')} ended for good,"
         behind = _ledger_note(review, rules)
         message = (
-            f"{reservation} has a reservation for {counted(reserved.count, 'pod')} of set {reserved.name} and "
+            f"{reservation} has a reservation for {counted(reserved.count, 'pod')} of set {reserved.name}{ended} and "
             f"{_there(live + coming)}{behind}; it is retried"
         )
         return deny(Refusal.BEYOND_RESERVATION, message, 429)
     leaving = rules.view.fences.leaving_pods(namespace, uid, reserved.name, rules.unix_now())
-    if live + coming + leaving >= reserved.count:
+    if live + coming + leaving >= held:
         message = (
             f"{reservation} has a reservation for {counted(reserved.count, 'pod')} of set {reserved.name}: "
             f"{_there(live + coming)}, "

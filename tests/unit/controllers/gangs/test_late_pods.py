@@ -14,6 +14,7 @@ from webhook.core.model.gang import PodPrice
 from webhook.core.model.pods import PodRecord
 from webhook.core.reasons.eviction import START_TIMEOUT
 from webhook.jobs.plain_pods.groups import POD_GROUP
+from webhook.jobs.reading.ended import Ended
 
 JOBSET = "JobSet.jobset.x-k8s.io"
 
@@ -140,7 +141,7 @@ def test_the_room_of_what_ends_while_it_lacks_a_pod_is_kept_for_a_while() -> Non
     gang = Leaving(JOBSET)
     gang.pod("a")
     gang.pod("b", phase="Succeeded")
-    assert gang.ends("Succeeded", reclaimed={"main": 0, "driver": 1}), "the work of its Job may not be done"
+    assert gang.ends("Succeeded", ended={"driver": Ended(1, 1)}), "the work of its Job may not be done"
     gang.world.now += ON_THEIR_WAY_SECONDS
     assert not gang.is_kept()
 
@@ -151,7 +152,7 @@ def test_the_room_of_what_succeeds_is_free_at_once(runs_again: bool) -> None:
     gang = Leaving(JOBSET, runs_again=runs_again)
     gang.pod("a")
     gang.pod("b", phase="Failed")
-    assert not gang.ends("Succeeded", reclaimed={"main": 1})
+    assert not gang.ends("Succeeded", ended={"main": Ended(1, 1)})
     gang = Leaving("PyTorchJob.kubeflow.org")
     gang.pod("a")
     gang.pod("b", phase="Succeeded")
@@ -230,7 +231,7 @@ def test_what_changes_of_a_pod_that_stays_costs_a_gang_of_many_pod_sets_nothing(
 
 
 def test_pods_that_will_not_run_again_are_not_missed() -> None:
-    gang = Leaving(reclaimed={"main": 1})
+    gang = Leaving(ended={"main": Ended(1, 1)})
     gang.pod("a")
     assert not gang.goes()
 

@@ -22,6 +22,7 @@ from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid
 from webhook.jobs.plain_pods.pod import decode
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
+from webhook.jobs.reading.ended import Ended
 from webhook.jobs.reading.record import JobRecord
 
 SETTINGS = Start(timeout_seconds=10, recovery_seconds=5, backoff_seconds=2, backoff_max_seconds=5)
@@ -171,11 +172,11 @@ def test_a_report_counts_while_its_pods_have_proved_nothing() -> None:
 def test_pods_that_ended_count_whether_they_are_still_there_or_not() -> None:
     whole = PodsReady(SETTINGS)
     assert whole.overdue("uid", [(RUNNING, RESERVED)], view_with("Running", "Succeeded"), 200) is None
-    gone = replace(RUNNING, reclaimed={"main": 1})
+    gone = replace(RUNNING, ended={"main": Ended(1, 1)})
     assert whole.overdue("uid", [(gone, RESERVED)], view_with("Running"), 300) is None
 
 
-LEFT = replace(RUNNING, gang=replace(GANG, pod_sets=(PodSet("main", 4, PodPrice()),)), reclaimed={"main": 2})
+LEFT = replace(RUNNING, gang=replace(GANG, pod_sets=(PodSet("main", 4, PodPrice()),)), ended={"main": Ended(2, 2)})
 """A Job of four pods at a time, with two left to run when it started again."""
 
 
@@ -191,7 +192,7 @@ def test_of_a_job_that_starts_again_what_is_left_has_to_run() -> None:
 def test_of_a_job_that_starts_again_those_that_have_ended_since_count() -> None:
     whole, before = watched((LEFT, RESERVED), view=view_with("Succeeded", "Succeeded")), ["Succeeded"] * 2
     assert whole.overdue("uid", [(LEFT, RESERVED)], view_with(*before, "Running", "Succeeded"), 200) is None
-    counted = replace(LEFT, reclaimed={"main": 3})
+    counted = replace(LEFT, ended={"main": Ended(3, 3)})
     assert whole.overdue("uid", [(counted, RESERVED)], view_with("Running"), 300) is None
 
 
@@ -212,7 +213,7 @@ def test_of_a_job_whose_pods_cannot_be_told_its_report_counts_all_the_same() -> 
 
 
 def test_another_leader_counts_from_what_it_finds() -> None:
-    whole, later = PodsReady(SETTINGS), replace(LEFT, reclaimed={"main": 3})
+    whole, later = PodsReady(SETTINGS), replace(LEFT, ended={"main": Ended(3, 3)})
     assert whole.overdue("uid", [(later, RESERVED)], view_with("Running"), 500) is None
     assert whole.overdue("uid", [(later, RESERVED)], view_with(), 504) is None
     assert whole.overdue("uid", [(later, RESERVED)], view_with(), 505) is not None
@@ -223,7 +224,7 @@ def test_a_gang_that_was_spared_pods_that_have_to_run_again_is_stopped_to_ask_fo
     pods = view_with("Running", "Running")
     whole = PodsReady(SETTINGS)
     assert whole.overdue("uid", [(children, RESERVED)], pods, 150) is None
-    restarted = replace(children, reclaimed={})
+    restarted = replace(children, ended={})
     assert whole.overdue("uid", [(restarted, RESERVED)], pods, 154) is None
     assert whole.overdue("uid", [(restarted, RESERVED)], pods, 155) is not None
 

@@ -360,8 +360,9 @@ def test_a_jobset_asks_for_and_holds_children_that_a_restart_would_run_again(pol
         (2, 10, {"main": 2}),
         # It was started with two, and two may run, whichever of the ten they do.
         (2, 7, {}),
-        # It was made smaller, and may grow back into what is reserved for it.
-        (6, 7, {"main": 1}),
+        # It was made smaller; into whatever it grows back of what is reserved for it, three are left to run.
+        (6, 7, {"main": 3}),
+        (6, 3, {}),
     ],
 )
 def test_no_more_is_given_back_than_cannot_run_any_more(reserved, succeeded, given_back):

@@ -15,6 +15,7 @@ from webhook.core.reasons import eviction
 from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.plain_pods.pod_group import PodGroupRecord
+from webhook.jobs.reading.ended import Ended
 from webhook.jobs.reading.record import Admission, JobRecord, Owner, Requeue
 from webhook.visibility.documents.workload import workload_name
 from webhook.visibility.http.tables import row
@@ -58,7 +59,7 @@ async def test_a_waiting_gang_says_why_with_numbers_and_holders() -> None:
 async def test_a_gang_that_waits_again_wants_what_is_left_of_it() -> None:
     world = World()
     job = world.waits("again", pods=3)
-    world.view.put_job(replace(job, reclaimed={"main": 1}, spared={"main": 1}))
+    world.view.put_job(replace(job, ended={"main": Ended(1, 1)}, spared={"main": 1}))
     document = await world.workload(job)
     assert document["status"]["pods"]["wanted"] == 2
     assert document["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]

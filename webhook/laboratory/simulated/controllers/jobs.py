@@ -119,6 +119,7 @@ class JobController(Controller):
     async def _advance(self, sync: _Sync, key: Key) -> None:
         job, status = sync.job, sync.status
         now = self.server.timestamp()
+        _forget_indexes(sync)
         self._count(sync)
         sync.active = [pod for pod in sync.pods if pods.is_active(pod)]
         sync.terminating = sum(1 for pod in sync.pods if pods.is_terminating(pod) and not pods.has_ended(pod))
@@ -361,6 +362,16 @@ def _indexes(found: Iterable[Stored]) -> set[int]:
     """Return the completion indexes of pods; one that somebody has taken the index from counts for none."""
     texts = ((pod.object["metadata"].get("annotations") or {}).get(_INDEX, "") for pod in found)
     return {int(text) for text in texts if text.isdecimal()}
+
+
+def _forget_indexes(sync: _Sync) -> None:
+    """Drop the indexes that have ended beyond the completions, which may have been lowered since."""
+    spec, ended = sync.job["spec"], sync.status.get("completedIndexes")
+    if not ended or spec["completionMode"] != "Indexed":
+        return
+    known = {index for index in parse_indexes(ended) if index < spec["completions"]}
+    sync.status["completedIndexes"] = render_indexes(known)
+    sync.status["succeeded"] = len(known)
 
 
 def parse_indexes(text: str) -> set[int]:

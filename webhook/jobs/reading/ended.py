@@ -1,0 +1,43 @@
+"""How many pods of a set have ended for good, and what a gang gives back of its room for that."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from webhook.core.ledger.record import Reservation
+from webhook.core.model.gang import Gang
+
+
+class Ended(NamedTuple):
+    """Pods of one set that have ended and will not be replaced."""
+
+    pods: int
+    of: int
+    """So many the set has over its whole life: the completions of a Job, else all that it has at a time."""
+
+    def unwanted(self, count: int) -> int:
+        """Return how many of ``count`` pods at a time will not run again: what is left to do may want the others.
+
+        Whatever the set's size is by now: a smaller one may be raised again at any moment.
+        """
+        return max(0, min(count, self.pods - max(0, self.of - count)))
+
+
+def given_back(
+    gang: Gang | None, ended: Mapping[str, Ended], reservation: Reservation, *, runs_again: bool
+) -> dict[str, int]:
+    """Return how many pods of each set of a gang's reservation will not run again.
+
+    Pods that the reservation was never for, because they had ended before or there was no room yet, are not given back:
+    as in Kueue as many may run as were reserved, or as are left, whichever is less. Unlike in Kueue a JobSet that may
+    be restarted gives nothing back: its restart would run beyond its quota. What was given back others may have by now:
+    nothing may make it less, which reviews of changes and deletions see to.
+    """
+    if gang is None or runs_again:
+        return {}
+    counts, given = gang.counts, {}
+    for reserved in reservation.pod_sets:
+        found = ended.get(reserved.name) if reserved.name in counts else None
+        number = 0 if found is None else found.unwanted(reserved.count)
+        if number > 0:
+            given[reserved.name] = number
+    return given
