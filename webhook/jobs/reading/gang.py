@@ -34,6 +34,7 @@ BUILT_IN_PRIORITIES: Final[Mapping[str, int]] = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
+"""PriorityClasses that every cluster has, also where none can be read. No WorkloadPriorityClass is built in."""
 
 
 class GangReading(NamedTuple):
@@ -189,7 +190,7 @@ def _named_classes(
 
 
 def _value(kind: str, name: str, known: Mapping[str, int]) -> tuple[int | None, MissingClass | None]:
-    value = known.get(name, BUILT_IN_PRIORITIES.get(name))
+    value = known.get(name, BUILT_IN_PRIORITIES.get(name) if kind == "PriorityClass" else None)
     return value, missing_class(kind, name, known) if value is None else None
 
 
