@@ -30,6 +30,7 @@ from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS, by_name, with_custom
 from webhook.jobs.kinds.rest_paths import object_path
 from webhook.jobs.reading import annotations, status
+from webhook.jobs.reading.gating import gang_owner
 from webhook.kube.api import MERGE_PATCH, Api
 from webhook.untyped import paths
 
@@ -131,7 +132,7 @@ def _until_unmoved(verb: Verb) -> Verb:
 @_until_unmoved
 async def hold(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     """Keep a job from starting, or stop it whole, until ``release``."""
-    kind, path, obj = await _find(api, job, namespace, kinds)
+    kind, path, obj = await _find_whole(api, job, namespace, kinds)
     if status.finished(kind, obj) is not None:
         raise WrongName(f"{job} has ended: there is nothing to hold")
     if paths.find(obj, ("metadata", "deletionTimestamp")) is not None:
@@ -152,7 +153,7 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
 @_until_unmoved
 async def release(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     """Let a held job wait for its turn again."""
-    kind, path, obj = await _find(api, job, namespace, kinds)
+    kind, path, obj = await _find_whole(api, job, namespace, kinds)
     gates, patch = _gates(obj), dict[str, Any]()
     if OWNER_GATE in gates:
         left = ",".join(gate for gate in gates if gate != OWNER_GATE)
@@ -167,10 +168,12 @@ async def release(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
 
 
 async def cancel(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
-    """Delete a job and its pods."""
+    """Delete a job and its pods; whose part it is, where its controller may make it again."""
     kind, path, obj = await _find(api, job, namespace, kinds)
     only_this = {"preconditions": {"uid": obj["metadata"]["uid"]}, "propagationPolicy": "Background"}
     await api.request("DELETE", path, body=orjson.dumps(only_this))
+    if whole := _whole_of(kind, obj, kinds):
+        return f"{job}: is deleted, but may be made again: it is a part of {whole}; cancel that to be rid of all of it"
     if placed_by_hub(kind, obj):
         return f"{job}: is deleted once nothing of it is left in a member; until then it keeps its quota"
     if kind.suspend is not None and paths.find(obj, kind.suspend) is True:
@@ -181,7 +184,7 @@ async def cancel(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
 @_until_unmoved
 async def top(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     """Move a waiting job before all others of its priority in its queue. Raises Forbidden for who may not."""
-    kind, path, obj = await _find(api, job, namespace, kinds)
+    kind, path, obj = await _find_whole(api, job, namespace, kinds)
     if _is_admitted(obj) and placed_by_hub(kind, obj) and not _record(kind, obj).holds:
         raise WrongName(f"{job} has its quota here, and waits for a member: its place in a queue here changes nothing")
     if status.finished(kind, obj) is not None or _is_admitted(obj):
@@ -226,6 +229,22 @@ async def _find(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKi
     if found is None:
         raise WrongName(f"there is no {kind.kind} {name!r} in namespace {namespace}")
     return found[0], object_path(found[0], namespace, name), found[1]
+
+
+async def _find_whole(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKind, str, dict[str, Any]]:
+    """Return what ``_find`` does. Raises WrongName for a part of a gang: it waits, starts and stops with its owner, whose
+    controller undoes what is written on it.
+    """
+    kind, path, obj = await _find(api, job, namespace, kinds)
+    if whole := _whole_of(kind, obj, kinds):
+        raise WrongName(f"{job} is a part of {whole}, which starts and stops as a whole: name that")
+    return kind, path, obj
+
+
+def _whole_of(kind: JobKind, obj: Mapping[str, Any], kinds: Kinds) -> str:
+    """Return the kind and name of the owner to whose gang an object belongs; empty for a gang of its own."""
+    owner = gang_owner(kind, obj, kinds)
+    return "" if owner is None else f"{kinds[owner.kind].kind} {owner.name}"
 
 
 async def _merge(api: Api, path: str, obj: dict[str, Any], patch: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The two PriorityClasses that every cluster has: what names them as a PriorityClass has their value, and nothing else."""
+"""The PriorityClasses that every cluster has: what names them as a PriorityClass has their value, nothing else has."""
 
 import pytest
 
