@@ -238,7 +238,7 @@ def test_an_object_nested_deeper_than_any_decoder_goes_is_read(feed: str, as_eve
 @given(json_bytes(OBJECTS), st.booleans(), METADATA)
 def test_any_pod_counts_as_one_that_is_there(raw: bytes, as_event: bool, metadata: Mapping[str, Any]) -> None:
     def look(feeds: Feeds) -> None:
-        assert feeds.view.fences.has_pod("team-a", ODD_UID)
+        assert feeds.view.fences.pod("team-a", ODD_UID) is not None
 
     followed("pods", identified(raw, metadata), as_event, look)
 

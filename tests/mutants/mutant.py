@@ -14,7 +14,7 @@ class Mutant:
 
     rule: str
     """Of the ledger by number, of the fleet's protocol as P1 to P7; C: of children; F: fail-over; N: that nodes hold
-    what starts; U: that what is unread is given nothing."""
+    what starts; R: that a request takes nothing of others; U: that what is unread is given nothing."""
     without: str
     """What the product no longer does."""
     path: str

@@ -19,6 +19,7 @@ from tests.mutants.release_rules import (
     RELEASE_MUTANTS,
     RULES_TESTS,
 )
+from tests.mutants.request_rules import REQUEST_MUTANTS
 from tests.mutants.sweep_rules import SWEEP_MUTANTS
 
 KEEPER: Final = "webhook/controllers/ledger/keeper.py"
@@ -449,6 +450,7 @@ MUTANTS: Final = (
         "tests/simulation -k 'kinds and refused and later'",
     ),
     *CHILD_MUTANTS,
+    *REQUEST_MUTANTS,
     *NODE_MUTANTS,
     *FLEET_MUTANTS,
     *FAILURE_MUTANTS,

@@ -23,5 +23,6 @@ def test_every_rule_has_a_mutant() -> None:
         "N",
         "F",
         "U",
+        "R",
         *(f"P{number}" for number in range(1, 8)),
     }

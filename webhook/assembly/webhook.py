@@ -58,10 +58,11 @@ class _WebhookListener(Listener):
         self._clock = clock
 
     def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        """A pod that is seen is no longer pending."""
+        """A pod that is seen is no longer pending, nor what it was resized to before that."""
         seen = new or old
         if self.tally is not None and seen is not None:
-            self.tally.saw(seen.namespace, seen.uid, seen.created_seconds)
+            version = None if new is None else new.resource_version
+            self.tally.saw(seen.namespace, seen.uid, seen.created_seconds, version)
 
     def policy_changed(self) -> None:
         """Take the new policy."""

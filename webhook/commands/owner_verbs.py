@@ -232,8 +232,9 @@ async def _find(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKi
 
 
 async def _find_whole(api: Api, job: str, namespace: str, kinds: Kinds) -> tuple[JobKind, str, dict[str, Any]]:
-    """Return what ``_find`` does. Raises WrongName for a part of a gang: it waits, starts and stops with its owner, whose
-    controller undoes what is written on it.
+    """Return what ``_find`` does. Raises WrongName for a part of a gang: it waits, starts and stops with its owner.
+
+    That one's controller undoes what is written on it.
     """
     kind, path, obj = await _find(api, job, namespace, kinds)
     if whole := _whole_of(kind, obj, kinds):

@@ -96,7 +96,7 @@ class ReviewHandler:
         self.settings = settings or ReviewSettings()
         self.forwarder = forwarder
         self.table = ResourcesTable((kind.group, kind.plural) for kind in kinds.values())
-        self.tally = Tally(view.fences.has_pod, pods_heard_seconds)
+        self.tally = Tally(view.fences.pod, pods_heard_seconds)
         by_resource = {(kind.group, kind.plural): kind for kind in kinds.values()}
         classes = classes or class_checks.shipped()
         creators = Creators(kinds)

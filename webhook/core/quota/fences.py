@@ -210,11 +210,6 @@ class Fences:
         space = self._namespaces.get(namespace)
         return None if space is None else space.pods.get(uid)
 
-    def has_pod(self, namespace: str, uid: str) -> bool:
-        """Return whether the pod is known."""
-        space = self._namespaces.get(namespace)
-        return space is not None and uid in space.pods
-
     def given_back(self, namespace: str, uid: str, pod_set: str) -> int:
         """Return how many pods of a set of a reservation have ended for good: others may have their room."""
         space = self._namespaces.get(namespace)
@@ -274,16 +269,14 @@ class Fences:
         return None
 
     def pod_shortfall(
-        self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = (), replacing: PodPrice | None = None
+        self, namespace: str, price: PodPrice, also: Iterable[PodPrice] = (), instead_of: Iterable[PodPrice] = ()
     ) -> FenceFull | None:
         """Return why one more pod does not fit in addition to what is used and reserved, or None.
 
-        ``also`` are pods that this replica has let pass and not yet seen; ``replacing`` is the price of a counted pod
-        that this one takes the place of (a resize).
+        ``also`` are pods that this replica has let pass and not yet seen; ``instead_of`` are prices of counted pods
+        whose place this one, or one of these, takes (resizes).
         """
-        pods = [(price, 1), *((other, 1) for other in also)]
-        if replacing is not None:
-            pods.append((replacing, -1))
+        pods = [(price, 1), *((other, 1) for other in also), *((counted, -1) for counted in instead_of)]
         return self._shortfall(namespace, pods, asked_of=price)
 
     def never_fits(self, gang: Gang) -> FenceFull | NotStated | None:

@@ -11,7 +11,9 @@ from webhook.jobs.pricing.pod_requests import price
 from webhook.jobs.pricing.resizing import as_held
 from webhook.server.pods.excess import excess_over
 from webhook.server.pods.group_checks import regrouped
+from webhook.server.pods.loose_pods import BUSY
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
+from webhook.server.pods.tally import larger, unkept
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.controllers_labels import controllers_label_changed
 from webhook.server.review.pod_facts import PodFacts
@@ -80,9 +82,28 @@ def judge_resize(review: PodReview, rules: PodRules, now: float) -> Answer:
         return ALLOW if excess is None else deny(Refusal.BEYOND_RESERVATION, f"{reservation}: {excess}")
     if not is_fenced(rules.view, request.namespace):
         return ALLOW
-    also = [p.price for p in rules.tally.pending(request.namespace, now, but=old.uid) if p.gang is None]
-    short = rules.view.fences.pod_shortfall(request.namespace, held, also, replacing=before)
-    return ALLOW if short is None else deny(Refusal.FENCED, f"the larger pod does not fit: {reason_of(short)}")
+    return ALLOW if larger(before, held) is before else _judge_growth(review, rules, held, now)
+
+
+def _judge_growth(review: PodReview, rules: PodRules, held: PodPrice, now: float) -> Answer:
+    """Return whether the fences have room for a pod that grows to ``held``; the tally remembers it.
+
+    Otherwise each of several resized at once would be given the same room, and one that is created beside them too.
+    """
+    namespace, uid, tally = review.request.namespace, review.pod.uid, rules.tally
+    if (unheld := unkept(held)) is not None:
+        return deny(Refusal.UNPRICEABLE, unheld, 422)
+    if tally.full(namespace, now):
+        return BUSY
+    unseen, seen = tally.loose(namespace, now, but=uid), rules.view.fences.pod(namespace, uid)
+    # One that is not seen yet counts with nothing.
+    counted = [] if seen is None or seen.terminal else [seen.price]
+    short = rules.view.fences.pod_shortfall(namespace, held, unseen.come, [*unseen.instead_of, *counted])
+    if short is not None:
+        return deny(Refusal.FENCED, f"the larger pod does not fit: {reason_of(short)}")
+    if not review.request.dry_run and namespace in rules.view.namespaces:
+        tally.add_resize(namespace, uid, held, now, review.old_version)
+    return ALLOW
 
 
 def _held(pod: PodFacts, document: Mapping[str, Any] | None) -> PodPrice:

@@ -14,8 +14,9 @@ from webhook.server.review.creators import Creators
 from webhook.server.review.pod_facts import PodFacts, read
 from webhook.server.review.settings import ReviewSettings
 from webhook.untyped import paths
-from webhook.untyped.values import seconds
+from webhook.untyped.values import seconds, text
 from webhook.wire.admission_review import ReviewRequest
+from webhook.wire.watch import version_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,12 @@ class PodReview:
     def created_seconds(self) -> float:
         """When the API server took the pod in, by its own clock; 0 where it does not say so."""
         return seconds(paths.find(self.pod.document, ("metadata", "creationTimestamp")))
+
+    @property
+    def old_version(self) -> int:
+        """The ``resourceVersion`` that is changed; 0 where it is not said."""
+        document = {} if self.old is None else self.old.document
+        return version_number(text(paths.find(document, ("metadata", "resourceVersion"))))
 
 
 def read_review(request: ReviewRequest) -> PodReview | Answer:

@@ -6,8 +6,6 @@ review on to the owning replica are the handler's business.
 
 from typing import Final
 
-from webhook.core.ledger.bounds import RESOURCE_NAMES_MAX
-from webhook.core.model.gang import PodPrice
 from webhook.core.notation import names
 from webhook.core.notation.problem import Unreadable
 from webhook.jobs.pricing.pod_requests import price
@@ -17,12 +15,11 @@ from webhook.server.pods.gang_pods import judge_gang_pod, judge_waiting
 from webhook.server.pods.group_checks import nameless, opt_in_warnings, unfollowed, unplaced
 from webhook.server.pods.loose_pods import judge_loose
 from webhook.server.pods.review import PodReview, PodRules, is_fenced
+from webhook.server.pods.tally import unkept
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
 from webhook.server.review.class_checks import check_pod
 from webhook.server.review.pod_facts import PodFacts, mirrors_static_pod
 
-RESOURCE_NAME_CHARS_MAX: Final = 317
-"""A DNS name, a slash and 63 characters."""
 _NOT_ADMITTED: Final = frozenset({None, *names.NOT_ADMITTED})
 
 
@@ -72,7 +69,7 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         cost = price(pod.spec)
     except Unreadable as error:
         return deny(Refusal.UNPRICEABLE, str(error), 422) if relevant else allow(warnings)
-    if relevant and (unheld := _too_many_names(cost)) is not None:
+    if relevant and (unheld := unkept(cost)) is not None:
         return deny(Refusal.UNPRICEABLE, unheld, 422)
     left = pod.held_by_kueue or (rules.settings.left_to_kueue and left_to_kueue(pod.document))
     if pod.gang is None:
@@ -88,14 +85,6 @@ def _create(review: PodReview, rules: PodRules, now: float) -> Answer:
         return answer
     in_hub = unplaced(pod) if rules.in_hub else ()
     return allow((*warnings, *unfollowed(pod, request.namespace, rules), *in_hub))
-
-
-def _too_many_names(cost: PodPrice) -> str | None:
-    names_asked = {*cost.requests, *cost.limits}
-    if len(names_asked) > RESOURCE_NAMES_MAX:
-        return f"the pod names {len(names_asked)} resources; name at most {RESOURCE_NAMES_MAX}"
-    longest = max(names_asked, key=len, default="")
-    return None if len(longest) <= RESOURCE_NAME_CHARS_MAX else f"{longest:.80}… is not a name of a resource"
 
 
 def _preset_message(pod: PodFacts) -> str:

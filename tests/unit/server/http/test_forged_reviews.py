@@ -172,7 +172,7 @@ async def test_invented_namespaces_leave_nothing_behind() -> None:
 
 
 def test_what_was_let_pass_ends_though_nobody_asks_about_its_namespace_again() -> None:
-    tally = Tally(lambda namespace, uid: False)
+    tally = Tally(lambda namespace, uid: None)
     for number in range(100):
         tally.add(f"team-{number}", "pod", price(), 0.0)
     tally.add("team-a", "pod", price(), 15.0)
@@ -180,7 +180,7 @@ def test_what_was_let_pass_ends_though_nobody_asks_about_its_namespace_again() -
 
 
 def test_the_tally_is_full_for_one_namespace_and_for_all() -> None:
-    tally = Tally(lambda namespace, uid: False)
+    tally = Tally(lambda namespace, uid: None)
     for number in range(ENTRIES_MAX):
         tally.add("flooded", f"pod-{number}", price(), 0.0)
     assert tally.full("flooded", 1.0)

@@ -127,7 +127,7 @@ def test_a_replica_that_joins_and_finds_nobody_decides_itself() -> None:
 def test_the_tally_holds_exactly_what_was_let_pass_and_is_neither_seen_nor_old(steps: list[tuple[str, int]]) -> None:
     seen: set[str] = set()
     expected: dict[str, float] = {}
-    tally, now = Tally(lambda namespace, uid: uid in seen), 0.0
+    tally, now = Tally(lambda namespace, uid: record(uid) if uid in seen else None), 0.0
     tally.saw("team-a", "made later", 1003.0)
     for step, number in steps:
         uid = f"pod-{number}"
@@ -146,7 +146,7 @@ def test_the_tally_holds_exactly_what_was_let_pass_and_is_neither_seen_nor_old(s
 
 def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_silent() -> None:
     heard = [10.0]
-    tally = Tally(lambda namespace, uid: False, lambda: heard[0])
+    tally = Tally(lambda namespace, uid: None, lambda: heard[0])
     tally.add("team-a", "pod", price(), 10.0, gang="job-1", pod_set="main")
     assert tally.of_pod_set("team-a", "job-1", "main", 100.0) == 1, "the watch may be dead, and the pod there"
     heard[0] = 11.0
@@ -156,7 +156,7 @@ def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_silent() -> None:
 
 
 def test_what_was_let_pass_counts_for_as_long_as_the_watch_is_behind() -> None:
-    tally = Tally(lambda namespace, uid: False, lambda: inf)
+    tally = Tally(lambda namespace, uid: None, lambda: inf)
 
     def waits(now: float) -> bool:
         tally.add("team-a", "pod", price(), 10.0, 1000.0, gang="job-1", pod_set="main")
@@ -256,6 +256,26 @@ async def test_two_replicas_never_grant_more_than_hard(seed: int, gang: bool) ->
 
     granted = await asyncio.gather(*(submit(number) for number in range(room * 3)))
     assert sum(granted) == room
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("seed", range(5))
+async def test_two_replicas_never_let_pods_grow_past_hard(seed: int) -> None:
+    chance, cluster = random.Random(seed), Cluster()
+    for name in "ab":
+        seen = with_quota(view(), gpu=12)
+        for number in range(4):
+            seen.fences.put_pod(record(f"pod-{number}"))
+        cluster.handlers[name] = ReviewHandler(seen, forwarder=Neighbour(name, cluster.handlers))
+
+    async def grow(number: int) -> bool:
+        await asyncio.sleep(chance.random() * 0.01)
+        old, new = (pod(uid=f"pod-{number}", gpu=gpu) for gpu in "15")
+        body = review(new, old=old, operation="UPDATE", subresource="resize")
+        handler = cluster.handlers[chance.choice("ab")]
+        return Answered(*await handler.review("/validate/pods", body, 2.0)).allowed
+
+    assert sum(await asyncio.gather(*map(grow, range(4)))) == 2
 
 
 @pytest.mark.virtual_time
