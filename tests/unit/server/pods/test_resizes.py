@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import orjson
@@ -22,8 +23,13 @@ from tests.unit.server.reviews import (
     with_ledger,
     with_quota,
 )
+from webhook.assembly.webhook import webhook
+from webhook.clock import LoopClock
+from webhook.config import Config
 from webhook.core.ledger.record import ReservedPodSet
 from webhook.jobs.plain_pods.pod import decode
+from webhook.kube.api import MERGE_PATCH
+from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.server.handler import ReviewHandler
 from webhook.server.pods import tally
 from webhook.server.pods.tally import ENTRIES_MAX, Tally
@@ -190,6 +196,34 @@ def test_it_expires_fifteen_seconds_later_while_the_watch_speaks() -> None:
     assert kept.pending("team-a", 15.0) == []
     kept.add_resize("team-a", "u0", price(), 99.0, 1)
     assert len(kept.pending("team-a", 200.0)) == 1, "the watch has been silent since"
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("change", ["PATCH", "DELETE"])
+async def test_the_watch_of_pods_ends_it_by_any_change_of_that_pod_and_of_no_other(change: str) -> None:
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        for number in (0, 1):
+            made = sized(number, 1)
+            made["metadata"] = {"name": f"p{number}", "namespace": "team-a"}
+            await cluster.create(made)
+        api, path = cluster.api(), "/api/v1/namespaces/team-a/pods"
+        parts = webhook(api, Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(5)
+        (uid,) = (each.uid for each in parts.view.fences.pods("team-a") if each.name == "p0")
+        version = int(orjson.loads(await api.request("GET", f"{path}/p0"))["metadata"]["resourceVersion"])
+        parts.handler.tally.add_resize("team-a", uid, price(), asyncio.get_running_loop().time(), version)
+        note = orjson.dumps({"metadata": {"annotations": {"note": "a"}}})
+        await api.request("PATCH", f"{path}/p1", body=note, content_type=MERGE_PATCH)
+        await asyncio.sleep(2)
+        assert len(parts.handler.tally) == 1
+        if change == "PATCH":
+            await api.request("PATCH", f"{path}/p0", body=note, content_type=MERGE_PATCH)
+        else:
+            await api.request("DELETE", f"{path}/p0", body=orjson.dumps({"gracePeriodSeconds": 0}))
+        await asyncio.sleep(2)
+        assert len(parts.handler.tally) == 0
+        running.cancel()
 
 
 STEPS = st.tuples(
