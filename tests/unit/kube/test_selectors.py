@@ -1,5 +1,7 @@
 """Selector texts say what the selectors mean."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,3 +75,19 @@ def requirement_text(requirement: Requirement) -> str:
 )
 def test_a_selector_written_and_read_selects_the_same(selector: LabelSelector, labels: dict[str, str]) -> None:
     assert parse_labels(written(selector)).matches(labels) == selector.matches(labels)
+
+
+@given(st.lists(st.sampled_from(["app", "tier", " in ", " notin ", "(", ")", ",", "=", "!", "a"]), max_size=14))
+def test_commas_outside_parentheses_and_no_others_end_a_term(parts: list[str]) -> None:
+    text = "".join(parts)
+    # What is before and what follows each comma says the same, at a cost that grows with the square of the commas.
+    terms = re.split(r",(?![^(]*\))", text)
+    try:
+        expected = [parse_labels(term).match_expressions for term in terms]
+    except ValueError:
+        expected = [()]
+    if all(expected) or not text.strip():
+        assert parse_labels(text).match_expressions == tuple(one for term in expected for one in term)
+    else:
+        with pytest.raises(ValueError, match="not a label selector term"):
+            parse_labels(text)
