@@ -152,6 +152,13 @@ def test_a_version_of_another_replica_is_told_the_last_seconds_again() -> None:
     assert mine.position(other.version) <= mine.version
 
 
+def test_a_version_that_this_replica_has_not_given_out_yet_expires() -> None:
+    cache = WatchCache(Clock().now)
+    with pytest.raises(Expired, match="in the future"):
+        cache.position(cache.version + (1 << REPLICA_BITS))
+    assert cache.position(cache.version + 1) <= cache.version, "another replica's clock may be ahead"
+
+
 def test_what_another_replica_lists_can_be_watched_from_though_nothing_changed_since_it_started() -> None:
     clock = Clock()
     first = WatchCache(clock.now, 1)
