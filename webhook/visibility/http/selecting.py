@@ -11,6 +11,9 @@ from webhook.visibility.documents.watch_cache import Key
 
 FIELDS: Final = ("metadata.name", "metadata.namespace", "spec.queueName", "status.admission.clusterQueue")
 """Fields that can be selected by."""
+SELECTOR_BYTES_MAX: Final = 4096
+TERMS_MAX: Final = 64
+"""Of each selector of a request. Every document is compared with every term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,25 @@ class Selection:
 
 def selection(resource: str, namespace: str | None, query: Mapping[str, str], name: str = "") -> Selection:
     """Return what a request's path and query ask for. Raises ValueError for a selector that cannot be read."""
-    fields = list(_parse_fields(query.get("fieldSelector", "")))
+    fields = _parse_fields(_selector_text(query, "fieldSelector"))
+    labels = parse_labels(_selector_text(query, "labelSelector"))
+    _check_terms("fieldSelector", len(fields))
+    _check_terms("labelSelector", len(labels.match_expressions))
     if name:
         fields.append((("metadata", "name"), name, True))
-    return Selection(resource, namespace, parse_labels(query.get("labelSelector", "")), tuple(fields))
+    return Selection(resource, namespace, labels, tuple(fields))
+
+
+def _selector_text(query: Mapping[str, str], parameter: str) -> str:
+    text = query.get(parameter, "")
+    if (size := len(text.encode(errors="surrogatepass"))) > SELECTOR_BYTES_MAX:
+        raise ValueError(f"{parameter}: Too long: has {size} bytes; at most {SELECTOR_BYTES_MAX} are read")
+    return text
+
+
+def _check_terms(parameter: str, terms: int) -> None:
+    if terms > TERMS_MAX:
+        raise ValueError(f"{parameter}: Too many: has {terms} terms; at most {TERMS_MAX} are read")
 
 
 def _parse_fields(text: str) -> list[tuple[paths.Path, str, bool]]:

@@ -13,6 +13,7 @@ from tests.unit.visibility.world import World
 from webhook.server.http import listener
 from webhook.visibility.http.app import build_app
 from webhook.visibility.http.group import ROOT
+from webhook.visibility.http.selecting import SELECTOR_BYTES_MAX, TERMS_MAX
 
 TABLE = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
@@ -136,6 +137,21 @@ async def test_a_malformed_query_is_a_bad_request(client: Client, query: dict[st
         status = await answer.json()
     assert (answer.status, status["reason"]) == (400, "BadRequest")
     assert part in status["message"]
+
+
+@pytest.mark.parametrize("parameter", ["labelSelector", "fieldSelector"])
+async def test_a_selector_has_a_size_and_a_number_of_terms(client: Client, parameter: str) -> None:
+    path = f"{ROOT}/workloads"
+    term = "metadata.name!=a" if parameter == "fieldSelector" else "!a"
+    most = ",".join([term] * TERMS_MAX)
+    await get(client, path, **{parameter: most})
+    for text, said in (
+        (f"{most},{term}", f"{parameter}: Too many: has 65 terms; at most 64 are read"),
+        ("," * (SELECTOR_BYTES_MAX + 1), f"{parameter}: Too long: has 4097 bytes; at most 4096 are read"),
+    ):
+        async with client.get(path, params={parameter: text}) as answer:
+            status = await answer.json()
+        assert (answer.status, status["reason"], status["message"]) == (400, "BadRequest", said)
 
 
 async def test_an_unknown_path_is_a_status_too(client: Client) -> None:
