@@ -40,14 +40,16 @@ class Expired(Exception):
     """The version is too old to tell what changed since."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Document:
-    """One document as it stands, or stood when it went away."""
+    """One document as it stands, or stood when it went away. It is never changed: lists under way hold it."""
 
-    resource: str
+    key: Key
     packed: bytes
     """JSON of the members of metadata and all that follows, without the opening, packed by the words of its shelf."""
     words: bytes
+    size: int
+    """Bytes of its text: what reading it costs."""
     version: int
     created_version: int
     deleted: bool = False
@@ -55,7 +57,7 @@ class Document:
     def render(self) -> bytes:
         """Return the whole document as JSON."""
         text = _unpacked(self.packed, self.words)
-        return b'%b{"resourceVersion":"%d",%b' % (_HEADS[self.resource], self.version, text)
+        return b'%b{"resourceVersion":"%d",%b' % (_HEADS[self.key.resource], self.version, text)
 
     def parse(self) -> dict[str, Any]:
         """Return the whole document."""
@@ -107,6 +109,8 @@ class WatchCache:
         self.version = 0
         self.version = self._next_version()
         self._floor = self.version
+        self._changed = self.version
+        """The version of the last change."""
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -123,7 +127,7 @@ class WatchCache:
             return False
         version = self._next_version()
         created = version if known is None else known.created_version
-        written = Document(key.resource, packed, shelf.words, version, created)
+        written = Document(key, packed, shelf.words, len(text), version, created)
         shelf.standing.setdefault(key.namespace, {})[key.name] = written
         self._note(shelf, key, written)
         return True
@@ -150,6 +154,7 @@ class WatchCache:
     def _note(self, shelf: _Shelf, key: Key, document: Document) -> None:
         shelf.log.pop(key, None)
         shelf.log[key] = document
+        self._changed = document.version
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
@@ -175,9 +180,10 @@ class WatchCache:
         standing = self._shelves[resource].standing
         spaces = sorted(standing) if namespace is None else [namespace]
         return [
-            (Key(resource, space, name), document)
+            (named[name].key, named[name])
             for space in spaces
-            for name, document in sorted(standing.get(space, {}).items())
+            for named in (standing.get(space, {}),)
+            for name in sorted(named)
         ]
 
     def advance(self) -> int:
@@ -210,9 +216,12 @@ class WatchCache:
             found.append((key, document))
         return found[::-1]
 
-    async def moved(self, seconds_max: float) -> None:
-        """Return at the next change, or after ``seconds_max``."""
+    async def moved(self, seconds_max: float, after: int) -> None:
+        """Return once there is a change after version ``after``, or after ``seconds_max``."""
         moved = self._moved
+        # What changed while a watch was sending woke nobody.
+        if self.ended or self._changed > after:
+            return
         try:
             async with asyncio.timeout(seconds_max):
                 await moved.wait()

@@ -3,8 +3,8 @@
 Accept headers are honoured as kubectl sends them: tables where it can render them, JSON otherwise.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +14,9 @@ from webhook.visibility.documents.reporter import Reporter
 from webhook.visibility.documents.watch_cache import Expired, Key, WatchCache
 from webhook.visibility.http import discovery, openapi
 from webhook.visibility.http.group import API_VERSION, GROUP, RESOURCES, ROOT
-from webhook.visibility.http.responses import refuse, reply
+from webhook.visibility.http.listing import pieces
+from webhook.visibility.http.pace import RETRY_SECONDS, Busy, Pace, Seats
+from webhook.visibility.http.responses import busy, refuse, reply
 from webhook.visibility.http.selecting import Selection, selection
 from webhook.visibility.http.tables import row, table
 from webhook.visibility.http.watching import SECONDS_MAX, Watch, WatchRequest
@@ -23,8 +25,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CloseAfter = Callable[[web.Request], bool]
 _OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 _JSON: Final = "application/json"
-BATCH: Final = 200
-"""Documents listed before other tasks get their turn."""
+_IS_LAST: Final = web.RequestKey("is_last", bool)
+"""The connection ends with the answer."""
+LISTS_MAX: Final = (32, 128)
+WATCHES_MAX: Final = (256, 1024)
+"""At once: of one namespace or of all namespaces, and in all. A list that waits for its client to read holds references
+to its documents, a watch the names of those it has told: some 100 bytes for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ def build_app(
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         # Asked first: a connection whose first request is a watch must not look as if it had never sent one.
         is_last = close_after(request)
+        request[_IS_LAST] = is_last
         response = await _guarded(request, handler, refusal)
         if is_last and not response.prepared:
             response.force_close()
@@ -67,9 +74,10 @@ def build_app(
     app.router.add_get("/openapi/v3", _fixed(openapi.index()))
     app.router.add_get(f"/openapi/v3{ROOT}", _fixed(openapi.document()))
     for plural in RESOURCES:
-        app.router.add_get(f"{ROOT}/{plural}", front.reader(plural))
-        app.router.add_get(f"{ROOT}/namespaces/{{namespace}}/{plural}", front.reader(plural))
-        app.router.add_get(f"{ROOT}/namespaces/{{namespace}}/{plural}/{{name}}", front.reader(plural))
+        for place in ("", "/namespaces/{namespace}"):
+            # What is sent piece by piece would follow the header of a HEAD request, too.
+            app.router.add_get(f"{ROOT}{place}/{plural}", front.reader(plural), allow_head=False)
+        app.router.add_get(f"{ROOT}/namespaces/{{namespace}}/{plural}/{{name}}", front.reader(plural), allow_head=False)
     return app
 
 
@@ -103,6 +111,9 @@ class _Front:
         self._reporter = reporter
         self._now = now
         self._ready = ready
+        self._pace = Pace()
+        self._lists = Seats("lists", *LISTS_MAX)
+        self._watches = Seats("watches", *WATCHES_MAX)
 
     async def health(self, _request: web.Request) -> web.StreamResponse:
         """Answer a probe."""
@@ -118,11 +129,18 @@ class _Front:
                 chosen = selection(resource, request.match_info.get("namespace"), request.query)
             except ValueError as error:
                 return refuse(400, str(error))
-            await self._reporter.fresh(chosen.resource, chosen.namespace)
-            if request.query.get("watch", "").lower() in ("1", "true"):
-                return await self._watch(request, chosen)
+            is_watch = request.query.get("watch", "").lower() in ("1", "true")
             name = request.match_info.get("name")
-            return await self._list(request, chosen) if name is None else self._get(request, chosen, name)
+            if name is not None and not is_watch:
+                await self._reporter.fresh(chosen.resource, chosen.namespace)
+                return self._get(request, chosen, name)
+            answer, seats = (self._watch, self._watches) if is_watch else (self._list, self._lists)
+            try:
+                with seats.taken(chosen.namespace):
+                    await self._reporter.fresh(chosen.resource, chosen.namespace)
+                    return await answer(request, chosen)
+            except Busy as error:
+                return busy(str(error), chosen.resource, RETRY_SECONDS)
 
         return read
 
@@ -137,22 +155,11 @@ class _Front:
         return web.Response(body=found.render(), content_type=_JSON)
 
     async def _list(self, request: web.Request, chosen: Selection) -> web.StreamResponse:
-        version, asked, now = self._cache.advance(), _asked(request), self._now()
-        texts: list[bytes] = []
-        rows: list[dict[str, Any]] = []
-        for number, (_, document) in enumerate(self._cache.documents(chosen.resource, chosen.namespace), start=1):
-            parsed = document.parse() if asked.table or not chosen.everything else None
-            if parsed is not None and not chosen.matches(parsed):
-                continue
-            if parsed is not None and asked.table:
-                rows.append(row(chosen.resource, parsed, now, asked.include))
-            else:
-                texts.append(document.render())
-            if number % BATCH == 0:
-                await asyncio.sleep(0)
-        if asked.table:
-            return reply(table(chosen.resource, rows, version))
-        return web.Response(body=_list_text(chosen.resource, version, texts), content_type=_JSON)
+        asked = _asked(request)
+        include = asked.include if asked.table else None
+        response = web.StreamResponse(headers={"Content-Type": _JSON})
+        await _send(request, response, pieces(self._cache, self._pace, chosen, self._now, include))
+        return response
 
     async def _watch(self, request: web.Request, chosen: Selection) -> web.StreamResponse:
         name = request.match_info.get("name")
@@ -170,15 +177,21 @@ class _Front:
         response.enable_chunked_encoding()
         self._reporter.watch_opened(chosen.resource)
         try:
-            await response.prepare(request)
-            async for line in Watch(self._cache, asked_for, self._now).lines():
-                await response.write(line)
-            await response.write_eof()
-        except ConnectionResetError:
-            pass
+            await _send(request, response, Watch(self._cache, asked_for, self._now, self._pace).lines())
         finally:
             self._reporter.watch_closed(chosen.resource)
         return response
+
+
+async def _send(request: web.Request, response: web.StreamResponse, parts: AsyncIterator[bytes]) -> None:
+    """Send what comes until it ends or nobody reads it any more."""
+    if request[_IS_LAST]:
+        response.force_close()
+    with suppress(ConnectionResetError):
+        await response.prepare(request)
+        async for part in parts:
+            await response.write(part)
+        await response.write_eof()
 
 
 def _asked(request: web.Request) -> _Asked:
@@ -214,9 +227,3 @@ def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise ValueError(f"{name}: Invalid value: {text[:64]!r}: is not a number")
     return int(text)
-
-
-def _list_text(resource: str, version: int, items: list[bytes]) -> bytes:
-    head = f'{{"kind":"{RESOURCES[resource].kind}List","apiVersion":"{API_VERSION}",'
-    head += f'"metadata":{{"resourceVersion":"{version}"}},"items":['
-    return head.encode() + b",".join(items) + b"]}\n"

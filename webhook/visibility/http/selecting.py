@@ -32,6 +32,12 @@ class Selection:
         """Nothing but the namespace selects."""
         return not self.fields and not self.labels.match_labels and not self.labels.match_expressions
 
+    @property
+    def terms(self) -> int:
+        """What each document is compared with: requirements, their values, and fields."""
+        expressions = self.labels.match_expressions
+        return len(self.fields) + len(self.labels.match_labels) + sum(1 + len(it.values) for it in expressions)
+
     def has_place(self, key: Key) -> bool:
         """Return whether a document of that place may be meant."""
         return key.resource == self.resource and self.namespace in (None, key.namespace)

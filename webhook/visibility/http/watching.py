@@ -14,6 +14,7 @@ import orjson
 
 from webhook.visibility.documents.watch_cache import Document, Expired, Key, WatchCache
 from webhook.visibility.http.group import API_VERSION, RESOURCES
+from webhook.visibility.http.pace import Pace
 from webhook.visibility.http.responses import status
 from webhook.visibility.http.selecting import Selection
 from webhook.visibility.http.tables import row, table
@@ -43,8 +44,11 @@ class WatchRequest:
 class Watch:
     """The lines of one watch."""
 
-    def __init__(self, cache: WatchCache, request: WatchRequest, now: Callable[[], float]) -> None:
+    def __init__(
+        self, cache: WatchCache, request: WatchRequest, now: Callable[[], float], pace: Pace | None = None
+    ) -> None:
         self._cache = cache
+        self._pace = pace or Pace()
         self._request = request
         self._now = now
         self._resource = request.selection.resource
@@ -58,43 +62,45 @@ class Watch:
         loop = asyncio.get_running_loop()
         ends, bookmark_at = loop.time() + self._request.seconds, loop.time() + BOOKMARK_SECONDS
         try:
-            for line in self._begin():
+            async for line in self._begin():
                 yield line
             while (left := ends - loop.time()) > LEAST_SECONDS and not self._cache.ended:
-                found = list(self._changes())
-                if self._request.bookmarks and loop.time() >= bookmark_at:
-                    bookmark_at = loop.time() + BOOKMARK_SECONDS
-                    # Before anything is sent: what changes while it is being sent comes after this version.
-                    self._position = self._cache.advance()
-                    found.append(self._bookmark())
-                for line in found:
+                is_bookmark_due = self._request.bookmarks and loop.time() >= bookmark_at
+                async for line in self._changes(is_bookmark_due):
                     yield line
-                await self._cache.moved(min(left, max(LEAST_SECONDS, bookmark_at - loop.time())))
+                if is_bookmark_due:
+                    bookmark_at = loop.time() + BOOKMARK_SECONDS
+                    yield self._bookmark()
+                wait = min(left, max(LEAST_SECONDS, bookmark_at - loop.time()))
+                await self._cache.moved(wait, self._position)
         except Expired as expired:
             yield _event("ERROR", orjson.dumps(status(410, str(expired))))
 
-    def _begin(self) -> Iterable[bytes]:
+    async def _begin(self) -> AsyncIterator[bytes]:
         """Find where to begin; yield everything that stands, if that is where."""
         selection, version = self._request.selection, self._request.version
-        if version is None:
-            self._position = self._cache.advance()
-            for key, document in self._cache.documents(selection.resource, selection.namespace):
-                yield from self._tell(key, document, after=0)
-            if self._request.initial_end:
-                yield self._bookmark(_INITIAL_END)
-            return
-        self._position = self._cache.position(version)
-        for key, document in self._cache.documents(selection.resource, selection.namespace):
-            if document.version <= self._position and self._selects(document):
-                self._shown.add(key)
+        await self._pace.turn()
+        self._position = self._cache.advance() if version is None else self._cache.position(version)
+        standing = self._cache.documents(selection.resource, selection.namespace)
+        async for stretch in self._pace.stretches(standing, selection.terms):
+            if version is not None:
+                self._shown.update(k for k, it in stretch if it.version <= self._position and self._selects(it))
+                continue
+            for line in [line for key, document in stretch for line in self._tell(key, document, after=0)]:
+                yield line
+        if version is None and self._request.initial_end:
+            yield self._bookmark(_INITIAL_END)
 
-    def _changes(self) -> Iterable[bytes]:
+    async def _changes(self, is_bookmark_due: bool) -> AsyncIterator[bytes]:
+        await self._pace.turn()
         after = self._position
         changes = self._cache.changes(self._resource, after)
-        self._position = self._cache.version
-        for key, document in changes:
-            if self._request.selection.has_place(key):
-                yield from self._tell(key, document, after)
+        # Known before anything is sent: what changes while it is being sent comes after this version.
+        self._position = self._cache.advance() if is_bookmark_due else self._cache.version
+        placed = [change for change in changes if self._request.selection.has_place(change[0])]
+        async for stretch in self._pace.stretches(placed, self._request.selection.terms):
+            for line in [line for key, document in stretch for line in self._tell(key, document, after)]:
+                yield line
 
     def _tell(self, key: Key, document: Document, after: int) -> Iterable[bytes]:
         selected = self._selects(document)
