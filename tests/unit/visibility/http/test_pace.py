@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -206,6 +206,18 @@ async def test_a_list_shows_what_stood_at_its_version_whatever_changes_meanwhile
     assert told == {f"job-{n:03}" for n in range(20)} | {f"new-{n}" for n in range(0, 20, 2)}
 
 
+async def test_a_list_that_waits_for_its_turn_shows_nothing_newer_than_its_version() -> None:
+    cache = WatchCache(lambda: 1_000.0)
+    fill(cache, count=1)
+    asking = asyncio.create_task(listed(listing.pieces(cache, Pace(), EVERYTHING, lambda: 1_000.0, None)))
+    await asyncio.sleep(0)
+    fill(cache, 2, count=1)
+    answer = await asking
+    (item,) = answer["items"]
+    assert item["spec"]["value"] == 2
+    assert int(item["metadata"]["resourceVersion"]) <= int(answer["metadata"]["resourceVersion"])
+
+
 @pytest.mark.parametrize("version_known", [False, True])
 async def test_a_watch_that_begins_slowly_tells_what_changed_meanwhile(
     monkeypatch: pytest.MonkeyPatch, version_known: bool
@@ -262,24 +274,42 @@ async def test_an_empty_list_and_an_empty_table_can_be_read() -> None:
 # -- how many at once ------------------------------------------------------------------------------------------------
 
 
+class Gate:
+    """Where reads of namespace ``team`` wait before they are answered."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.waiting = 0
+
+    async def passed(self) -> None:
+        self.waiting += 1
+        try:
+            await self.opened.wait()
+        finally:
+            self.waiting -= 1
+
+    async def holds(self, reads: int) -> None:
+        while self.waiting != reads:
+            await asyncio.sleep(0.001)
+
+
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch, world: World) -> Iterator[asyncio.Event]:
-    opened = asyncio.Event()
+def gate(monkeypatch: pytest.MonkeyPatch, world: World) -> Gate:
+    made = Gate()
 
     async def at_the_gate(_: Reporter, __: str, namespace: str | None = None) -> None:
         if namespace == "team":
-            await opened.wait()
+            await made.passed()
 
     monkeypatch.setattr(Reporter, "fresh", at_the_gate)
     monkeypatch.setattr(apps, "LISTS_MAX", (2, 3))
     monkeypatch.setattr(apps, "WATCHES_MAX", (2, 3))
-    yield opened
-    opened.set()
+    return made
 
 
 @pytest.mark.parametrize("query", [{}, WATCH])
 async def test_one_namespace_is_read_by_so_many_at_once_and_others_still_are(
-    gate: asyncio.Event, client: Client, query: dict[str, str]
+    gate: Gate, client: Client, query: dict[str, str]
 ) -> None:
     async def ask() -> tuple[int, str | None, Any]:
         async with client.get(OF_TEAM, params=query) as answer:
@@ -287,7 +317,7 @@ async def test_one_namespace_is_read_by_so_many_at_once_and_others_still_are(
             return answer.status, answer.headers.get("Retry-After"), text
 
     held = [asyncio.create_task(ask()) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    await gate.holds(2)
     code, retry, text = await ask()
     status = json.loads(text)
     assert (code, retry, status["reason"], status["details"]["retryAfterSeconds"]) == (429, "1", "TooManyRequests", 1)
@@ -295,22 +325,23 @@ async def test_one_namespace_is_read_by_so_many_at_once_and_others_still_are(
     async with client.get(f"{ROOT}/namespaces/other/workloads", params=query) as answer:
         assert answer.status == 200
         await answer.read()
-    gate.set()
+    gate.opened.set()
     assert [code for code, _, _ in await asyncio.gather(*held)] == [200, 200]
     code, _, _ = await ask()
     assert code == 200
 
 
-async def test_who_goes_away_leaves_a_seat(gate: asyncio.Event, world: World) -> None:
+async def test_who_goes_away_leaves_a_seat(gate: Gate, world: World) -> None:
     async with TestServer(app_of(world), handler_cancellation=True) as server:
         url = server.make_url(OF_TEAM)
         async with ClientSession() as session:
             held = [asyncio.create_task(session.get(url)) for _ in range(2)]
-            await asyncio.sleep(0.05)
+            await gate.holds(2)
             for each in held:
                 each.cancel()
+            await gate.holds(0)
         await asyncio.gather(*held, return_exceptions=True)
-        gate.set()
+        gate.opened.set()
         async with ClientSession() as session, session.get(url) as answer:
             assert answer.status == 200
 
