@@ -199,8 +199,8 @@ class WatchCache:
             raise Expired(f"version {version} is too old; the oldest that can be watched from is {self._floor}")
         if version & ((1 << REPLICA_BITS) - 1) == self._replica:
             if version > self.version:
-                # Nothing would be told until then. Kubernetes answers 504, after which client-go's RetryWatcher asks
-                # for the same version again; only after 410 do all clients list.
+                # Nothing would be told until then. Kubernetes answers 504, which may also mean that a server is slow;
+                # 410 means nothing but to list again.
                 raise Expired(f"version {version} is in the future; the last that was given is {self.version}")
             return version
         return max(self._floor, min(version, self.version) - (OVERLAP_MILLIS << REPLICA_BITS))
