@@ -133,7 +133,7 @@ def forgotten(there: Capacity, shape: Shape) -> None:
 
 def unread(there: Capacity) -> None:
     """Ask which nodes a shape may use whose labels nobody asked about before."""
-    there._columns._looks.clear()
+    there._columns._bearers._of.clear()
     there._columns._verdicts.clear()
     there.verdict(shape_of(1, 1, 1))
 

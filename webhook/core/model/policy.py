@@ -134,14 +134,14 @@ def requirement_holds(requirement: Requirement, labels: Mapping[str, str]) -> bo
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" if value is not None and len(requirement.values) == 1:
-            left, right = _whole(value), _whole(requirement.values[0])
+            left, right = whole_number(value), whole_number(requirement.values[0])
             if left is None or right is None:
                 return False
             return left > right if requirement.operator == "Gt" else left < right
     return False
 
 
-def _whole(text: str) -> int | None:
+def whole_number(text: str) -> int | None:
     """Return the whole number that Go reads in a text; Python reads more, such as ``1_000``."""
     number = int(text) if _WHOLE.fullmatch(text) else _WHOLE_MAX + 1
     return number if -_WHOLE_MAX - 1 <= number <= _WHOLE_MAX else None

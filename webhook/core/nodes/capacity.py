@@ -10,7 +10,6 @@ ranking catches up when it is asked. So a change costs nothing by itself, and a 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.changes import Changes
@@ -18,17 +17,15 @@ from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
 from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
-from webhook.core.nodes.node import UNBOUNDED, NodeRecord
+from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
+from webhook.core.nodes.turns import Turns
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
 
 SHAPES_MAX = 256
 """Indexes kept; the one used longest ago goes first."""
-
-ROUND_VISITS = 50_000
-"""Nodes that may be looked at for new shapes in one round of decisions: about a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +59,8 @@ class Capacity:
         self._pods_of: dict[str, dict[str, Bound]] = {}
         """Uid of a gang to its bound pods."""
         self._rankings: dict[Shape, Ranking] = {}
-        self._due: dict[Shape, None] = {}
-        """New shapes that wait for their turn."""
-        self._new_left = UNBOUNDED
-        """How many more new ones may be looked at in this round."""
+        self._turns = Turns()
+        """Of new shapes."""
         self.changes = Changes()
         """Of nodes."""
         self.generation = 0
@@ -295,7 +290,7 @@ class Capacity:
         known = self._claims.claims.get(uid)
         return known is not None and all(
             node in self.nodes
-            and known.allotment.shapes[name].admits(self.nodes[node])
+            and self._columns.admits(known.allotment.shapes[name], node)
             and self._claims.enough(known, node, self.spare(node))
             for name, places in known.allotment.places.items()
             for node in places
@@ -340,28 +335,23 @@ class Capacity:
         """Let as many new shapes be looked at as a round of decisions may cost, those first that had to wait; return
         whether any had. A user with a thousand jobs that all ask something else delays other jobs, but no process.
         """
-        waited = bool(self._due)
-        most = max(1, ROUND_VISITS // max(1, len(self.nodes)))
-        turn = list(islice(self._due, most))
-        for shape in turn:
-            del self._due[shape]
+        waited = self.has_due
+        self._turns.begin()
+        while (shape := self._turns.next(len(self.nodes))) is not None:
             self.ranking(shape)
-        self._new_left = most - len(turn)
         return waited
 
     @property
     def has_due(self) -> bool:
         """Shapes wait for the next round."""
-        return bool(self._due)
+        return bool(self._turns.due)
 
     def may_ask(self, shape: Shape) -> bool:
         """Return whether a shape may be looked at in this round; if not, it will be in a later one."""
         if shape in self._rankings:
             return True
-        if not self._new_left:
-            self._due[shape] = None
+        if not self._turns.take(shape, len(self.nodes)):
             return False
-        self._new_left -= 1
         self.ranking(shape)
         return True
 
@@ -387,7 +377,7 @@ class Capacity:
 
     def verdict(self, shape: Shape) -> Sequence[str | None]:
         """Return what keeps the pods of a shape away for good, by row."""
-        return self._columns.verdict(shape, self.nodes)
+        return self._columns.verdict(shape)
 
     @property
     def names(self) -> Sequence[str]:
@@ -425,8 +415,7 @@ class Capacity:
     def room(self, ranking: Ranking, name: str, more: Amounts | None = None) -> Room:
         """Return the room that node ``name`` has for a ranking's pods, with ``more`` amounts free than there are."""
         self.looked += 1
-        node = self.nodes.get(name)
-        if node is None or not ranking.shape.admits(node):
+        if name not in self.nodes or not self._columns.admits(ranking.shape, name):
             return 0, 0
         return ranking.room(self.free[name], more)
 

@@ -1,69 +1,36 @@
 """What is free, resource by resource: ten thousand nodes are read in a row, many times faster than one by one.
 
 A row is a node, in any order. Beside the amounts stands what keeps the pods of which shapes away from each row's node,
-found once for all nodes that such a shape cannot tell apart.
+found for all nodes at once (``sieve``).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from webhook.core.nodes.bearers import Bearers
+from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.domains import keep_last
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape
-from webhook.core.notation.names import NODE_NAME
+from webhook.core.nodes.sieve import sifted
 from webhook.core.notation.quantity import MILLI
 
-VERDICTS_MAX: Final = 64
+VERDICTS_MAX: Final = 256
 """Shapes, but for what they request, of which is known which nodes they may use; the one asked for longest ago goes."""
-
-LOOKS_MAX: Final = 16
-"""Sets of labels by which nodes are told apart; the one asked for longest ago goes."""
-
-Labels = Mapping[str, str]
-
-Look = tuple[object, ...]
-"""What matters of a node, given the labels that matter."""
 
 Asks = tuple[str, int, list[int]]
 """A resource or port, what one pod asks of it, and what is free of it by row."""
 
 
 @dataclass(slots=True)
-class _Looks:
-    """Nodes that are alike in some of their labels, and in all that is no label."""
+class _Verdict:
+    """What keeps the pods of one kind of shapes away for good."""
 
-    keys: tuple[str, ...]
-    """Labels whose values matter."""
-    levels: tuple[str, ...]
-    """Those that a node only has to bear."""
-    of: list[int] = field(default_factory=list)
-    """By row, the number of what its node looks like."""
-    samples: list[NodeRecord] = field(default_factory=list)
-    """By number, a node that looks like that."""
-    _numbers: dict[Look, int] = field(default_factory=dict)
-
-    def read(
-        self, nodes: Mapping[str, NodeRecord], names: Iterable[str], states: list[int], labels: list[Labels]
-    ) -> None:
-        """Take note of all nodes, by row."""
-        names = list(names)
-        values = [names if key == NODE_NAME else [each.get(key) for each in labels] for key in self.keys]
-        borne = [[level in each for each in labels] for level in self.levels]
-        looks = list(zip(states, *values, *borne, strict=True))
-        one_of = dict(zip(looks, names, strict=True))
-        self.samples = [nodes[name] for name in one_of.values()]
-        self._numbers = {look: number for number, look in enumerate(one_of)}
-        self.of = [self._numbers[look] for look in looks]
-
-    def number(self, node: NodeRecord, state: int) -> int:
-        """Return the number of what one node looks like."""
-        labels = node.labels
-        look = (state, *map(node.value, self.keys), *[level in labels for level in self.levels])
-        number = self._numbers.setdefault(look, len(self.samples))
-        if number == len(self.samples):
-            self.samples.append(node)
-        return number
+    whys: list[str | None]
+    """By row; None where they may go."""
+    seen: int
+    """How many changes of nodes are in it."""
 
 
 @dataclass(slots=True)
@@ -76,31 +43,26 @@ class Columns:
     """Node to its row."""
     _free: dict[str, list[int]] = field(default_factory=dict)
     """Resource to what is free, by row."""
-    _states: dict[tuple[object, ...], int] = field(default_factory=dict)
-    """Numbers of what nodes are, whatever their labels say."""
-    _state: list[int] = field(default_factory=list)
-    """That, by row."""
-    _labels: list[Labels] = field(default_factory=list)
-    """By row."""
-    _looks: dict[tuple[tuple[str, ...], tuple[str, ...]], _Looks] = field(default_factory=dict)
-    """By the labels that matter."""
-    _verdicts: dict[Shape, list[str | None]] = field(default_factory=dict)
-    """Shape to what keeps its pods away, by row; None where they may go."""
+    _bearers: Bearers = field(default_factory=Bearers)
+    """Their records."""
+    _changes: Changes = field(default_factory=Changes)
+    """Of what nodes say to shapes."""
+    _verdicts: dict[Shape, _Verdict] = field(default_factory=dict)
+    """By shape, but for what it requests."""
 
     def put(self, node: NodeRecord, free: Mapping[str, Mapping[str, int]]) -> None:
         """Take note of a node that is new, or of another record of it; ``free`` is what every node has."""
         row = self.row.setdefault(node.name, len(self.names))
-        state = self._states.setdefault((node.ready, node.cordoned, node.taints), len(self._states))
-        self.names[row : row + 1], self._labels[row : row + 1] = [node.name], [node.labels]
-        self._state[row : row + 1] = [state]
+        self.names[row : row + 1] = [node.name]
+        if self._bearers.put(row, node):
+            self._changes.note((node.name,))
+            self._changes.shorten(len(self.names))
         for name, column in self._free.items():
             column[row : row + 1] = [free.get(node.name, {}).get(name, 0)]
-        for keys, looks in list(self._looks.items()):
-            looks.of[row : row + 1] = [looks.number(node, state)]
-            if len(looks.samples) > 2 * len(self.names) + LOOKS_MAX:
-                del self._looks[keys]
-        for shape, verdict in self._verdicts.items():
-            verdict[row : row + 1] = [shape.why_not(node)]
+        for verdict in self._verdicts.values():
+            if row == len(verdict.whys):
+                # What it says is asked together with that of others that change, by who wants to know it.
+                verdict.whys.append(None)
         for name in node.capacity:
             if name not in self._free:
                 self._free[name] = [free.get(each, {}).get(name, 0) for each in self.names]
@@ -111,11 +73,11 @@ class Columns:
         if last != node:
             self.row[last] = row
         _move_last(self.names, row)
-        _move_last(self._labels, row)
-        for column in (*self._free.values(), self._state, *(looks.of for looks in self._looks.values())):
+        self._bearers.drop(row)
+        for column in self._free.values():
             _move_last(column, row)
         for verdict in self._verdicts.values():
-            _move_last(verdict, row)
+            _move_last(verdict.whys, row)
 
     def set(self, node: str, name: str, amount: int) -> None:
         """Take note of what is free of a resource on a node, if that is known."""
@@ -127,34 +89,40 @@ class Columns:
         """Return what is free of all that a pod of ``shape`` takes: of each port, one pod's where nobody uses it."""
         nothing = [0] * len(self.names) if any(name not in self._free for name, _ in shape.requests) else []
         found = [(name, amount, self._free.get(name, nothing)) for name, amount in shape.requests]
-        ports = [(port, MILLI, [MILLI + free[node].get(port, 0) for node in self.names]) for port in shape.ports]
+        by_row = [free[node] for node in self.names] if shape.ports else []
+        ports = [(port, MILLI, [MILLI + each.get(port, 0) for each in by_row]) for port in shape.ports]
         return found + ports
 
-    def verdict(self, shape: Shape, nodes: Mapping[str, NodeRecord]) -> Sequence[str | None]:
+    def verdict(self, shape: Shape) -> Sequence[str | None]:
         """Return by row what keeps the pods of a shape away for good, in a few words; None where nothing does."""
-        kind = replace(shape, requests=(), ports=())
-        known = self._verdicts.pop(kind, None)
+        known = self._verdicts.pop(shape.kind, None)
         if known is None:
-            looks = self._looks_by(kind.keys, kind.levels, nodes)
-            whys = [kind.why_not(node) for node in looks.samples]
-            known = [whys[number] for number in looks.of]
-        keep_last(self._verdicts, kind, known, VERDICTS_MAX)
-        return known
+            known = _Verdict(sifted(shape, self._bearers), self._changes.count)
+        elif known.seen != self._changes.count:
+            self._catch_up(shape, known)
+        keep_last(self._verdicts, shape.kind, known, VERDICTS_MAX)
+        return known.whys
 
-    def _looks_by(self, keys: tuple[str, ...], levels: tuple[str, ...], nodes: Mapping[str, NodeRecord]) -> _Looks:
-        looks = self._looks.pop((keys, levels), None)
-        if looks is None:
-            looks = _Looks(keys, levels)
-            looks.read(nodes, self.names, self._state, self._labels)
-        keep_last(self._looks, (keys, levels), looks, LOOKS_MAX)
-        return looks
+    def admits(self, shape: Shape, node: str) -> bool:
+        """Return whether pods of a shape may go to a node that is known, whatever is free there."""
+        row = self.row[node]
+        return shape.admits(self._bearers.nodes[row]) if shape.is_plain else self.verdict(shape)[row] is None
+
+    def _catch_up(self, shape: Shape, known: _Verdict) -> None:
+        """Ask those nodes that have changed, or all at once where that is less work."""
+        changed = self._changes.since(known.seen)
+        names = None if changed is None else [name for name in changed if name in self.row]
+        known.seen, parts = self._changes.count, shape.parts
+        if names is None or len(names) * (1 + parts) > len(self.names) + parts:
+            known.whys[:] = sifted(shape, self._bearers)
+            return
+        for row in map(self.row.__getitem__, names):
+            known.whys[row] = shape.why_not(self._bearers.nodes[row])
 
     def copy(self) -> "Columns":
-        """Return an independent copy; what nodes look like is read again when it is asked for."""
+        """Return an independent copy; what nodes say to shapes is read again when it is asked for."""
         free = {name: list(column) for name, column in self._free.items()}
-        return Columns(
-            list(self.names), dict(self.row), free, dict(self._states), list(self._state), list(self._labels)
-        )
+        return Columns(list(self.names), dict(self.row), free, self._bearers.copy())
 
 
 _Cell = TypeVar("_Cell")

@@ -3,7 +3,7 @@
 Follows kube-scheduler's filters NodeResourcesFit, NodeAffinity (required), TaintToleration and NodePorts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Final
@@ -19,6 +19,8 @@ CORDON = Taint("node.kubernetes.io/unschedulable")
 WITHOUT_LABEL: Final = "without label"
 OUTSIDE_AFFINITY: Final = "outside its node affinity"
 TAINT: Final = "with taint"
+FEW_TOLERATIONS: Final = 8
+"""More are not compared with a node each time that it is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +36,42 @@ class Shape:
     """Labels that a node has to bear, whatever their values: those of the flavor's topology."""
     ports: tuple[str, ...] = ()
     """Ports of the node itself (``TCP/29500``), each of which one pod has at a time."""
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+    _kind: "Shape | None" = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        """Worked out once: node affinity may have hundreds of parts, and shapes are looked up all the time."""
+        if not self._hash:
+            mine = (self.requests, self.selector, self.affinity, self.tolerations, self.levels, self.ports)
+            object.__setattr__(self, "_hash", hash(mine))
+        return self._hash
+
+    @property
+    def kind(self) -> "Shape":
+        """The same without what it requests: which nodes keep its pods away for good does not depend on that."""
+        if not (self.requests or self.ports):
+            return self
+        if self._kind is None:
+            object.__setattr__(self, "_kind", replace(self, requests=(), ports=()))
+        assert self._kind is not None
+        return self._kind
+
+    @property
+    def parts(self) -> int:
+        """How much there is to compare with nodes: labels, tolerations, and terms, requirements and values."""
+        requirements = [requirement for term in self.affinity for requirement in term]
+        of_affinity = len(self.affinity) + sum([1 + len(each.values) for each in requirements])
+        return len(self.selector) + len(self.tolerations) + of_affinity
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a node says at once, by itself, if it may take its pods."""
+        return not self.affinity and len(self.tolerations) <= FEW_TOLERATIONS
 
     @property
     def uses(self) -> dict[str, int]:
         """What one pod takes of a node: amounts, and ports, of which a node is said to have none to begin with."""
         return {**dict(self.requests), **dict.fromkeys(self.ports, MILLI)}
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The labels of nodes whose values matter to it."""
-        of_affinity = [requirement.key for term in self.affinity for requirement in term]
-        return tuple(dict.fromkeys([*(key for key, _ in self.selector), *of_affinity]))
 
     def within(self, domain: Mapping[str, str]) -> "Shape":
         """Return the same, of pods that may go only to nodes with the labels of ``domain``."""
@@ -65,19 +92,18 @@ class Shape:
 
     def why_not(self, node: NodeRecord) -> str | None:
         """Return what keeps the pods away from ``node`` for good, in a few words; None when nothing does."""
-        if node.cordoned and not any(tolerates(each, CORDON) for each in self.tolerations):
-            return "cordoned"
-        if not node.ready:
-            return "not ready"
-        for taint in node.taints:
-            if _keeps_out(taint) and not any(tolerates(each, taint) for each in self.tolerations):
-                return f"{TAINT} {taint.key} not tolerated"
+        why = why_not_in(node.ready, node.cordoned, node.taints, self._bears)
+        if why is not None:
+            return why
         for key, value in self.selector:
             if node.labels.get(key) != value:
-                return intern(f"{WITHOUT_LABEL} {key}={value}")
+                return unlabelled(f"{key}={value}")
         if self.affinity and not any(all(_holds(r, node) for r in term) for term in self.affinity):
             return OUTSIDE_AFFINITY
-        return next((f"{WITHOUT_LABEL} {level}" for level in self.levels if level not in node.labels), None)
+        return next((unlabelled(level) for level in self.levels if level not in node.labels), None)
+
+    def _bears(self, taint: Taint) -> bool:
+        return any(tolerates(each, taint) for each in self.tolerations)
 
     def amount(self, resource: str) -> int:
         """Return what one pod asks of ``resource``."""
@@ -114,6 +140,21 @@ def shape_of(pod_set: PodSet, flavors: Mapping[str, Flavor] | None = None) -> Sh
         tuple(levels),
         pod_set.host_ports,
     )
+
+
+def why_not_in(ready: bool, cordoned: bool, taints: tuple[Taint, ...], bears: Callable[[Taint], bool]) -> str | None:
+    """Return what keeps pods away from a node, whatever its labels say, where they are such as bear some taints."""
+    if cordoned and not bears(CORDON):
+        return "cordoned"
+    if not ready:
+        return "not ready"
+    kept = next((taint for taint in taints if _keeps_out(taint) and not bears(taint)), None)
+    return None if kept is None else f"{TAINT} {kept.key} not tolerated"
+
+
+def unlabelled(label: str) -> str:
+    """Return what is said of nodes without a label."""
+    return intern(f"{WITHOUT_LABEL} {label}")
 
 
 def _holds(requirement: Requirement, node: NodeRecord) -> bool:

@@ -11,7 +11,7 @@ from tests.unit.core.worlds import gang, queue, run_to_rest
 from webhook.core.ledger import text
 from webhook.core.ledger.record import Ledger, with_places
 from webhook.core.model.policy import Preemption, PreemptionPolicy
-from webhook.core.nodes import capacity
+from webhook.core.nodes import capacity, turns
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.quota.fences import Fences
@@ -109,7 +109,7 @@ def test_a_claim_lapses_when_somebody_elses_pods_took_its_node_and_what_it_kept_
 def test_a_claim_stands_while_its_nodes_are_only_not_looked_at_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a take-over, or where somebody makes jobs that all ask something else."""
     made, _ = two_are_stopped()
-    monkeypatch.setattr(capacity, "ROUND_VISITS", 4)
+    monkeypatch.setattr(turns, "ROUND_VISITS", 4)
     monkeypatch.setattr(capacity, "SHAPES_MAX", 2)
     for number in range(6):
         made.submit(gang(f"s{number}", "q", placement={"node_selector": {"number": str(number)}}), 4.0)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
 from webhook.core.model.gang import Nearness, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy, Taint
-from webhook.core.nodes import capacity
+from webhook.core.nodes import turns
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Bound, Capacity
 from webhook.core.nodes.node import PODS, NodeRecord
@@ -275,7 +275,7 @@ def test_a_reservation_says_where_its_pods_are_to_go() -> None:
 def test_who_makes_many_jobs_that_all_ask_something_else_holds_up_others_and_no_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(capacity, "ROUND_VISITS", 4)
+    monkeypatch.setattr(turns, "ROUND_VISITS", 4)
     made, _ = engine(queue("q", 1000), nodes={"a": 60, "b": 60})
     for size in range(1, 8):
         made.submit(gang(f"g{size}", "q", cpu=size), float(size))
