@@ -1,7 +1,7 @@
 """A pod set as found in an object to what one of its pods costs, how many there are, and where they may run."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -36,6 +36,7 @@ PRICED_BYTES_MAX: Final = 8192
 _TERM_FIELDS: Final = ("matchExpressions", "matchFields")
 _NEVER: Final = Requirement("", "In", ())
 """What a term says that lists nothing: no node is meant."""
+_Term = tuple[Requirement, ...]
 _AFFINITY_TERMS: Final = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 
 
@@ -225,7 +226,7 @@ def _tolerations(tolerations: object) -> tuple[Toleration, ...]:
     )
 
 
-def _node_affinity(affinity: object) -> tuple[tuple[Requirement, ...], ...]:
+def _node_affinity(affinity: object) -> tuple[_Term, ...]:
     if not isinstance(affinity, dict):
         return ()
     terms = paths.find(affinity, _AFFINITY_TERMS)
@@ -236,7 +237,20 @@ def _node_affinity(affinity: object) -> tuple[tuple[Requirement, ...], ...]:
     values = sum(len(items(each.get("values"))) for each in mappings(described))
     where = paths.render(("spec", "affinity", *_AFFINITY_TERMS))
     _refuse_too_many(where, len(terms) + len(described) + values, "terms, requirements and values")
-    return tuple(_term(term) for term in mappings(terms))
+    return _merged(_term(term) for term in mappings(terms))
+
+
+def _merged(terms: Iterable[_Term]) -> tuple[_Term, ...]:
+    """Return the same in fewer terms: any may hold, so those that each only list values of one label are one list."""
+    found: dict[str | _Term, dict[str, None]] = {}
+    for term in terms:
+        if len(term) == 1 and term[0].operator == "In":
+            found.setdefault(term[0].key, {}).update(dict.fromkeys(term[0].values))
+        else:
+            found[term] = {}
+    return tuple(
+        (Requirement(each, "In", tuple(values)),) if isinstance(each, str) else each for each, values in found.items()
+    )
 
 
 def _refuse_too_many(where: str, number: int, what: str) -> None:
@@ -244,7 +258,7 @@ def _refuse_too_many(where: str, number: int, what: str) -> None:
         raise Unreadable(where, number, f"is more than {PLACING_MAX} {what}", "say it by a label of the nodes")
 
 
-def _term(term: Mapping[str, Any]) -> tuple[Requirement, ...]:
+def _term(term: Mapping[str, Any]) -> _Term:
     # The API server takes no other field of a node than its name.
     of_labels = (_requirement(item, str(item.get("key"))) for item in mappings(term.get("matchExpressions")))
     of_name = (_requirement(item, names.NODE_NAME) for item in mappings(term.get("matchFields")))
