@@ -1,0 +1,81 @@
+"""A round of decisions looks at as many new shapes as it may cost, whatever a pod template names."""
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from webhook.core.model.gang import Requirement, Toleration
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import Shape
+from webhook.core.nodes.turns import ROUND_VISITS, Turns, work
+
+NODES: Final = 500
+PLAIN: Final = Shape((("cpu", 1000),))
+VALUES: Final = tuple(f"no-{number}" for number in range(998))
+HEAVY: Final = {
+    "values": Shape((("cpu", 1000),), affinity=((Requirement("rack", "In", VALUES),),)),
+    "terms": Shape((("cpu", 1000),), affinity=tuple((Requirement("rack", "In", (each,)),) for each in VALUES[:333])),
+    "tolerations": Shape((("cpu", 1000),), tolerations=(Toleration("a"),) * 1000),
+    "labels": Shape((("cpu", 1000),), selector=tuple((f"k{number}", "x") for number in range(1000))),
+}
+
+
+def round_of(shapes: list[Shape], nodes: int) -> int:
+    """Return at how many of ``shapes`` the first round looks."""
+    turns = Turns()
+    turns.begin()
+    return sum(turns.take(shape, nodes) for shape in shapes)
+
+
+def alike(shape: Shape) -> list[Shape]:
+    """Return many that ask something else each."""
+    return [replace(shape, levels=(f"l{number}",)) for number in range(200)]
+
+
+def test_a_round_looks_at_each_node_so_often() -> None:
+    assert round_of(alike(PLAIN), NODES) == ROUND_VISITS // NODES == 100
+
+
+@pytest.mark.parametrize("shape", HEAVY.values(), ids=HEAVY)
+def test_what_a_template_names_counts_in_a_round(shape: Shape) -> None:
+    assert shape.parts in (999, 1000)
+    assert round_of(alike(shape), NODES) == 34
+
+
+def test_what_one_pod_requests_counts_where_it_takes_time() -> None:
+    requests = tuple((f"r{number}", 1000) for number in range(64))
+    ports = tuple(f"TCP/{number}" for number in range(64))
+    assert work(replace(PLAIN, requests=requests[:15], ports=ports[:1]), NODES) == NODES
+    assert work(replace(PLAIN, requests=requests), NODES) == 5 * NODES
+    assert work(replace(PLAIN, ports=ports), NODES) == 33 * NODES
+
+
+def test_who_waits_has_its_turn_in_order_however_much_it_takes() -> None:
+    turns, shapes = Turns(), alike(HEAVY["terms"])[:3]
+    turns.begin()
+    nodes = 2 * ROUND_VISITS
+    assert [turns.take(shape, nodes) for shape in shapes] == [True, False, False]
+    for shape in shapes[1:]:
+        turns.begin()
+        assert turns.next(nodes) == shape
+        assert turns.next(nodes) is None
+    assert not turns.due
+    turns.begin()
+    assert turns.next(nodes) is None
+
+
+def test_a_small_job_of_somebody_else_is_looked_at_after_a_few_rounds() -> None:
+    there = Capacity()
+    for number in range(NODES):
+        there.put_node(NodeRecord(f"n{number}", {"cpu": 4000}))
+    there.begin_round()
+    asked = [*alike(HEAVY["values"])[:70], PLAIN]
+    assert [there.may_ask(shape) for shape in asked].count(True) == 34
+    rounds = 0
+    while there.has_due:
+        assert there.begin_round()
+        rounds += 1
+    assert rounds == 2
+    assert there.may_ask(PLAIN)
