@@ -133,6 +133,39 @@ def test_many_tolerations_bear_what_any_of_them_does(borne: list[Toleration], ta
     assert Tolerated(borne).bear(taint) == any(tolerates(each, taint) for each in borne)
 
 
+@pytest.mark.parametrize("value", ["0", "1", "2", "3", "4", "5", "x"])
+@pytest.mark.parametrize("operator", ["Gt", "Lt"])
+def test_several_bounds_bear_what_the_widest_does(operator: str, value: str) -> None:
+    taint = Taint("size", value)
+    for bounds in (("1", "3"), ("3", "1"), ("2", "x"), ("4",)):
+        borne = [Toleration("size", operator, bound) for bound in bounds]
+        assert Tolerated(borne).bear(taint) == any(tolerates(each, taint) for each in borne)
+
+
+@pytest.mark.parametrize("bound", ["0", "1", "2", "3", "4", "5"])
+@pytest.mark.parametrize("operator", ["Gt", "Lt"])
+def test_who_has_a_larger_number_or_a_smaller_one_is_known_though_nodes_change(operator: str, bound: str) -> None:
+    there = Bearers()
+    for row, size in enumerate(("3", "1", "04", "x", "2", "3")):
+        there.put(row, NodeRecord(f"n{row}", labels={"size": size}))
+    shape = Shape(affinity=((Requirement("size", operator, (bound,)),),))
+
+    def said() -> list[str | None]:
+        expected = [naive(shape, node) for node in there.nodes]
+        assert sifted(shape, there) == expected
+        return expected
+
+    said()
+    there.put(1, NodeRecord("n1", labels={}))
+    said()
+    there.put(1, NodeRecord("n1", labels={"size": "3"}))
+    said()
+    there.put(6, NodeRecord("n6", labels={"size": "0"}))
+    said()
+    there.drop(0)
+    said()
+
+
 def cluster(nodes: int) -> Capacity:
     """Return nodes with a name each, every second of them with a taint."""
     there = Capacity()
