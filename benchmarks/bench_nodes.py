@@ -28,7 +28,7 @@ from webhook import gc_pauses
 from webhook.cluster.nodes import node as nodes_feed
 from webhook.cluster.nodes.occupancy import Occupancy
 from webhook.controllers.loop.reconciler import LOOKED_AT_MAX
-from webhook.core.model.gang import Gang, Nearness
+from webhook.core.model.gang import Gang, Nearness, Requirement
 from webhook.core.model.policy import NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
@@ -74,6 +74,8 @@ def main() -> None:
     nodes = list(there.nodes.values())
     floor = measured("a plain look at each node's free GPUs", lambda: plain(nodes, there), None, COLD_ROUNDS)
     measured("what nodes look like, read for the first time", lambda: unread(there), floor, COLD_ROUNDS)
+    wide = replace(shape_of(8, 32, 256), affinity=tuple((Requirement(HOSTNAME, "In", (f"n{n}",)),) for n in range(333)))
+    measured("node affinity of 333 terms, asked for the first time", lambda: unread(there, wide), floor, COLD_ROUNDS)
     for gpus, cpus, gib, pods in ((8, 32, 256, 64), (4, 16, 128, 64), (1, 2, 8, 1000)):
         shape = shape_of(gpus, cpus, gib)
         said = f"{pods} pods of {gpus} GPUs"
@@ -131,11 +133,11 @@ def forgotten(there: Capacity, shape: Shape) -> None:
     there.ranking(shape)
 
 
-def unread(there: Capacity) -> None:
+def unread(there: Capacity, shape: Shape | None = None) -> None:
     """Ask which nodes a shape may use whose labels nobody asked about before."""
     there._columns._bearers._of.clear()
     there._columns._verdicts.clear()
-    there.verdict(shape_of(1, 1, 1))
+    there.verdict(shape or shape_of(1, 1, 1))
 
 
 def beside_none(there: Capacity) -> None:
