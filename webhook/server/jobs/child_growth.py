@@ -22,12 +22,18 @@ def child_growth(rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Ma
     """Return how an edit lets a child have pods that nobody has reserved, else None. Who edits it was looked at."""
     before, now = _readings(rules, kind, old, obj)
     if before.asks is not None and now.asks is not None:
-        judged_by_pod = {site.name for site in now.sites if site.labels.get(names.GANG_LABEL) is not None}
-        return growth(before.asks, now.asks, None, but=judged_by_pod)
+        judged_before, judged_now = (_judged_by_pod(each) for each in (before, now))
+        # A name may have gone from pods that are judged to others: what was those' bound is none of these'.
+        bare = tuple(each for each in before.asks.pod_sets if each.name not in judged_before)
+        return growth(replace(before.asks, pod_sets=bare), now.asks, None, but=judged_now)
     if _spec(kind, old) == _spec(kind, obj):
         return None
     problem = now.problem or before.problem
     return f"nobody can tell whether it would grow, so its spec stays as it is: {problem}"
+
+
+def _judged_by_pod(found: GangReading) -> set[str]:
+    return {site.name for site in found.sites if site.labels.get(names.GANG_LABEL) is not None}
 
 
 def _readings(rules: JobRules, kind: JobKind, *objects: Mapping[str, Any]) -> list[GangReading]:

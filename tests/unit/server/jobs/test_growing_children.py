@@ -123,6 +123,34 @@ async def test_a_started_child_gets_no_pods_that_bear_no_label(made: Any) -> Non
     assert "written only by Tutti" in answer.message
 
 
+def renamed(cluster: dict[str, Any]) -> None:
+    """Give the marked group another name, and its own, with its number, to a copy without labels."""
+    workers = cluster["spec"]["workerGroupSpecs"]
+    workers.append(copy.deepcopy(workers[0]))
+    workers[0]["groupName"] = "x"
+    workers[1]["template"]["metadata"]["labels"] = {}
+
+
+def renamed_and_emptied(cluster: dict[str, Any]) -> None:
+    renamed(cluster)
+    cluster["spec"]["workerGroupSpecs"][0]["replicas"] = 0
+
+
+@RAY
+@pytest.mark.parametrize("replicas", [2, 100])
+@pytest.mark.parametrize("change", [renamed, renamed_and_emptied])
+async def test_the_name_of_pods_that_are_judged_one_by_one_makes_no_room_for_pods_that_are_not(
+    made: Any, change: Change, replicas: int
+) -> None:
+    """An autoscaler, or whoever may edit the child, asks for as many of those as it likes: that is no bound."""
+    seen, cluster = made()
+    sized(replicas)(cluster)
+    answer = await edited((seen, cluster), change)
+    assert not answer.allowed
+    assert "pod set w is new; it belongs to the gang of" in answer.message
+    assert (await edited((seen, cluster), lambda each: groups(each)[1].update(groupName="x"))).allowed
+
+
 @RAY
 async def test_an_autoscaler_asks_for_what_its_gangs_pods_are_judged_by(made: Any) -> None:
     """Its pods bear the gang's label: beyond the reservation they are refused, one by one."""
