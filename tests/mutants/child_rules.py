@@ -9,6 +9,11 @@ GROWTH: Final = "webhook/server/jobs/child_growth.py"
 GROWING_TESTS: Final = f"{UNIT}/server/jobs/test_growing_children.py"
 GIVEN_BACK_TESTS: Final = f"{UNIT}/server/jobs/test_given_back.py"
 LOSING_TESTS: Final = f"{UNIT}/server/jobs/test_losing_an_owner.py"
+IN_REVIEW: Final = f"{UNIT}/controllers/gangs/test_children_in_review.py"
+VIEW: Final = "webhook/cluster/view.py"
+VIEW_TESTS: Final = f"{UNIT}/cluster/test_view.py"
+READING: Final = "webhook/jobs/reading/job.py"
+MADE_FOR_TESTS: Final = f"{UNIT}/jobs/reading/test_made_for.py"
 
 CHILD_MUTANTS: Final = (
     Mutant(
@@ -122,5 +127,69 @@ CHILD_MUTANTS: Final = (
         "    held = reserved.count - rules.view.fences.given_back(namespace, uid, reserved.name)\n",
         "    held = reserved.count\n",
         GIVEN_BACK_TESTS,
+    ),
+    Mutant(
+        "C",
+        "what asks for a queue is part of the gang that holds its room",
+        "webhook/cluster/feeds.py",
+        '            alone = alone and self.view.holder(new.namespace, new.uid) in ("", new.uid)\n',
+        "",
+        IN_REVIEW,
+    ),
+    Mutant(
+        "C",
+        "an orphan that names its gang's queue is not adopted beside that gang",
+        VIEW,
+        "        return found if entry is not None and entry.adopted and",
+        "        return found if False and",
+        IN_REVIEW,
+    ),
+    Mutant(
+        "C",
+        "what came after a gang was adopted is charged in the queue that it names",
+        VIEW,
+        " and entry.adopted and job.created_seconds <= entry.since_seconds",
+        "",
+        VIEW_TESTS,
+    ),
+    Mutant(
+        "C",
+        "an orphan with a reservation of its own holds no other",
+        VIEW,
+        'self._reserved_above(namespace, each) in ("", uid) for',
+        "True for",
+        VIEW_TESTS,
+    ),
+    Mutant(
+        "C",
+        "who waits for a queue names no gang to be charged to",
+        READING,
+        "(not asks_itself or _is_bare(kind, sites))",
+        "True",
+        MADE_FOR_TESTS,
+    ),
+    Mutant(
+        "C",
+        "who leads next knows the orphan that names a queue",
+        READING,
+        "(not asks_itself or _is_bare(kind, sites))",
+        "not asks_itself",
+        IN_REVIEW,
+    ),
+    Mutant(
+        "C",
+        "a name frees nothing that runs of the queue that it asks for",
+        READING,
+        " if by_label and (suspended or not asks_itself) else",
+        " if by_label else",
+        MADE_FOR_TESTS,
+    ),
+    Mutant(
+        "C",
+        "an orphan keeps the labels that say whose it was",
+        CHILDREN,
+        "    if owner_of(old) is not None or _makers_borne(kind, old) == _makers_borne(kind, obj):\n",
+        "    if True:\n",
+        IN_REVIEW,
     ),
 )

@@ -275,8 +275,10 @@ class Feeds:
 
     def _job(self, _feed: str, old: JobRecord | Bystander | None, new: JobRecord | Bystander | None) -> None:
         if new is not None:
-            # One without our marks is adopted, where it waits for us at all and was not made for another gang.
+            # One without our marks is adopted, where it waits for us at all and was not made for another gang. What
+            # was is part of that one for as long as it holds room: pods run there that are charged to nobody else.
             alone = isinstance(new, JobRecord) and not (new.marked or new.made_for or new.named)
+            alone = alone and self.view.holder(new.namespace, new.uid) in ("", new.uid)
             owner = new.owner.uid if new.owner else ""
             self.view.put_controller(new.uid, new.namespace, owner, alone=alone, made_for=new.made_for)
             self.view.note_made(new.uid, new.named, running=new.running)

@@ -191,7 +191,8 @@ class View:
         if is_unlabelled(entry) if entry is not None else job is not None and not job.marked:
             found += len(self.unlabelled_pods(namespace, uid))
             if job is None:
-                found += sum(each in self._running for each in self._made_by(namespace, uid))
+                made = (each for each in self._made_by(namespace, uid) if each in self._running)
+                found += sum(self._reserved_above(namespace, each) in ("", uid) for each in made)
         return found
 
     def unlabelled_pods(self, namespace: str, uid: str) -> list[PodRecord]:
@@ -225,6 +226,10 @@ class View:
                 return found
         return ""
 
+    def _reserved_above(self, namespace: str, uid: str) -> str:
+        """Return which of an object and its owners has a reservation. Names do not tell: two gangs may share one."""
+        return next((each for each in self.lineage.line(uid, namespace) if self._holds(namespace, each)), "")
+
     def _holds(self, namespace: str, uid: str) -> bool:
         """Return whether a gang of a namespace has a reservation. Of one that is gone only that tells where it was."""
         entry = self.ledger.entries.get(uid)
@@ -240,11 +245,18 @@ class View:
     def left_by(self, job: JobRecord) -> str:
         """Return the gang to which what a job runs is charged though it is no part of it any more; empty for none.
 
-        What asks for a queue itself is charged there, unless its pods bear the label of that gang.
+        What asks for a queue itself is charged there, unless its pods bear the label of that gang, or it was there
+        when that gang was adopted: it was charged to that one then.
         """
-        orphan = (job.made_for or job.named) and (job.left_over or not job.marked)
-        found = self.holder(job.namespace, job.uid) if orphan else ""
-        return found if not job.asks_itself or found == job.made_for else ""
+        if job.owner is not None or (job.marked and not job.left_over):
+            return ""
+        found = self.holder(job.namespace, job.uid)
+        if not job.asks_itself or found == job.uid:
+            return "" if found == job.uid else found
+        if job.marked:
+            return found if found == job.made_for else ""
+        entry = self.ledger.entries.get(found)
+        return found if entry is not None and entry.adopted and job.created_seconds <= entry.since_seconds else ""
 
     def set_ledger(self, ledger: Ledger | None, changes: Changes | None = None) -> None:
         """Take a newer ledger, or None when it is missing or corrupt: then what was known stands, untrusted.

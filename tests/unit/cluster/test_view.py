@@ -105,3 +105,35 @@ def test_what_names_a_queue_is_charged_there_unless_its_pods_bear_the_label_of_w
         template = Template("main", "/spec/template", True, {GANG_LABEL: mark}, False, None, None)
         assert view.left_by(replace(running, made_for=mark, templates=(template,))) == holder
     assert view.left_by(running) == ""
+
+
+@pytest.mark.parametrize("seconds", [RESERVED.since_seconds, RESERVED.since_seconds + 1])
+@pytest.mark.parametrize("adopted", [False, True])
+def test_what_was_there_when_a_gang_was_adopted_stays_charged_to_it_though_it_names_a_queue(
+    seconds: float, *, adopted: bool
+) -> None:
+    """Nothing else without a mark runs by leave of that gang."""
+    view = View()
+    view.set_ledger(Ledger(1, 1, {"uid": replace(RESERVED, adopted=adopted)}))
+    view.put_controller("orphan", "ns", "uid")
+    view.put_controller("orphan", "ns", "")
+    running = waiting_job(replace(GANG, uid="orphan"), suspended=False, marked=False, queue_label="q")
+    running = replace(running, created_seconds=seconds)
+    assert view.left_by(running) == ("uid" if adopted and seconds <= RESERVED.since_seconds else "")
+    assert view.left_by(replace(running, queue_label=None)) == "uid"
+
+
+def test_an_orphan_with_a_reservation_of_its_own_holds_no_room_of_the_gang_that_made_it() -> None:
+    """Its old pods do, until they are gone."""
+    view = View()
+    view.set_ledger(Ledger(1, 1, {"uid": replace(RESERVED, adopted=True)}))
+    for child in ("one", "two"):
+        view.put_controller(child, "ns", "uid")
+        view.put_controller(child, "ns", "")
+        view.note_made(child, (), running=True)
+    view.put_pod(PodRecord("old", "ns", "pod", 1, ONE, owner_uid="one"))
+    view.put_pod(PodRecord("new", "ns", "pod", 1, ONE, gang="one", owner_uid="one"))
+    assert view.present("ns", "uid") == 3
+    one = replace(RESERVED, uid="one", name="one")
+    view.set_ledger(Ledger(1, 2, {"uid": view.ledger.entries["uid"], "one": one}))
+    assert view.present("ns", "uid") == 2, "the other one, and the old pod"

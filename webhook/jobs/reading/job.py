@@ -53,10 +53,10 @@ def read(
     for pod_set in () if gang is None else gang.pod_sets:
         pod_set.share_price()
     suspended = admission is None if kind.suspend is None else paths.find(obj, kind.suspend) is True
-    active = status.active(kind, obj)
-    finished = _finished(kind, obj, dispatch)
+    active, finished = status.active(kind, obj), _finished(kind, obj, dispatch)
     owner, queue = gang_owner(kind, obj, kinds), queue_label(obj, kind)
-    by_itself = owner is not None or queue is not None or (gang is not None and gang.pod_group is not None)
+    asks_itself = queue is not None or (gang is not None and gang.pod_group is not None)
+    by_label = owner is None and (not asks_itself or _is_bare(kind, sites))
     return JobRecord(
         kind=kind.key,
         version=kind.version,
@@ -105,8 +105,8 @@ def read(
         finished_seconds=0.0 if finished is None else seconds(status.finished_at(kind, obj)),
         failure="" if finished is None else status.why_failed(kind, obj),
         run_limit_seconds=run_limit_seconds(kind, paths.find_mapping(metadata, ("labels",))),
-        made_for="" if owner is not None else _made_for(metadata, sites, by_itself=by_itself),
-        named=() if by_itself else _owners_named(kind, metadata),
+        made_for="" if owner is not None else _made_for(metadata, sites, by_label=by_label),
+        named=_owners_named(kind, metadata) if by_label and (suspended or not asks_itself) else (),
     )
 
 
@@ -121,20 +121,29 @@ def awaits_permit(marks: Mapping[str, Any], uid: str) -> bool:
     return names.OFFER in marks and (is_given_up(marks, uid) or not permitted)
 
 
+def _is_bare(kind: JobKind, sites: Sequence[PodSetSite]) -> bool:
+    """Return whether a job never passed our mutation, as all that asks for a queue does but what an owner's controller
+    makes. A label of the controller is believed on it. So is a name while it is suspended, for the pods that it has
+    still: by that, one that runs could be charged to another gang, though it was always one of its own.
+    """
+    return bool(sites) and not kind.loose_pods and not any(names.GANG_LABEL in site.labels for site in sites)
+
+
 def _owners_named(kind: JobKind, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     labels = paths.find_mapping(metadata, ("labels",))
     return owners_named(kind, text(metadata.get("namespace")), text(metadata.get("name")), labels)
 
 
-def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite], *, by_itself: bool) -> str:
+def _made_for(metadata: Mapping[str, Any], sites: Sequence[PodSetSite], *, by_label: bool) -> str:
     """Return the gang that an object without an owner was made for, by what it bears.
 
-    Of one that asks for a queue by itself only our own mark tells: its controller copied that from what Tutti started.
+    Our own mark tells always: its controller copied that from what Tutti started. Its controller's label does so only
+    where its author cannot have written it to be charged elsewhere than in the queue that it asks for.
     """
     own = (*names.NOT_ADMITTED, metadata.get("uid"), None)
     marks = (site.labels.get(names.GANG_LABEL) for site in sites)
     marked = next((mark for mark in marks if isinstance(mark, str) and mark not in own), "")
-    return marked or ("" if by_itself else made_for(paths.find_mapping(metadata, ("labels",))))
+    return marked or (made_for(paths.find_mapping(metadata, ("labels",))) if by_label else "")
 
 
 def _finished(kind: JobKind, obj: Mapping[str, Any], dispatch: Dispatch) -> str | None:

@@ -215,9 +215,10 @@ class JobRecord:
     run_limit_seconds: int | None = None
     """The limit on its run time over all its starts that Tutti enforces; its controller may know a shorter one."""
     made_for: str = ""
-    """Uid of the gang that it was made for, its owner gone; where it asks for a queue itself, by our mark alone."""
+    """Uid of the gang that it was made for, its owner gone; where it asks for a queue itself, by our mark, or without
+    any of ours."""
     named: tuple[str, ...] = ()
-    """As of a ``Bystander``, where it asks for no queue of its own."""
+    """As of a ``Bystander``, where it asks for no queue of its own, or is suspended without any mark of ours."""
 
     @property
     def is_ours(self) -> bool:

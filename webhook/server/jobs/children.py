@@ -13,6 +13,7 @@ from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import gated_by_namespace, is_child, joins_pod_group, owner_of, queue_label
+from webhook.jobs.reading.made_for import made_for, owners_named
 from webhook.jobs.reading.ours import Mark, own_marks
 from webhook.jobs.reading.record import Owner
 from webhook.server.jobs.child_growth import child_growth
@@ -104,11 +105,41 @@ def loses_maker(
     request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Mapping[str, Any]
 ) -> Answer | None:
     """Return the refusal of a change that takes the owner off what its controller made: anybody could delete it then
-    like any Job, and its controller would not find it again.
+    like any Job, and its controller would not find it again. Nor does an orphan lose what tells whose it was.
     """
-    if owner_of(old) == owner_of(obj) or request.username in rules.settings.collector_users:
+    if owner_of(old) == owner_of(obj):
+        return _moves(request, rules, kind, old, obj)
+    if request.username in rules.settings.collector_users:
         return None
     return _let_go(request, rules, kind, old)
+
+
+def _moves(
+    request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Mapping[str, Any]
+) -> Answer | None:
+    """Return the refusal of a change of the labels that tell for which gang an orphan was made: it would be charged to
+    another one, and the room that its pods use given away. What bears our mark is told by that.
+    """
+    if owner_of(old) is not None or _makers_borne(kind, old) == _makers_borne(kind, obj):
+        return None
+    charged_itself = paths.find(old, ("metadata", "uid")) in rules.view.ledger.entries
+    if charged_itself or any(mark is not None for mark in gang_labels(rules, kind, old).values()):
+        return None
+    if all(ruling_alone(rules, kind, each) is None for each in (old, obj)):
+        return None
+    message = (
+        "labels by which its controller said for which object it was made do not change: that one's quota may be held "
+        f"for what it runs. Create another {kind.kind}"
+    )
+    return deny(Refusal.FOREIGN_CREATOR, message)
+
+
+def _makers_borne(kind: JobKind, obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what the labels of an object say of others that it was made for."""
+    metadata = paths.find_mapping(obj, ("metadata",))
+    labels, own = paths.find_mapping(metadata, ("labels",)), metadata.get("uid")
+    uid, place = made_for(labels), (text(metadata.get("namespace")), text(metadata.get("name")))
+    return ("" if uid == own else uid, *owners_named(kind, *place, labels))
 
 
 def comes_to_wait(rules: JobRules, kind: JobKind, old: Mapping[str, Any], obj: Mapping[str, Any]) -> bool:
