@@ -1,7 +1,7 @@
 """Users at random: they create, scale, hold, delete jobs of several kinds, change quota and run loose pods."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
@@ -56,6 +56,7 @@ class Load:
         unlabelled: float = 0.0,
         meshed: float = 0.0,
         racked: float = 0.0,
+        label_children: Callable[[dict[str, Any], str], None] = lambda document, queue: None,
         kinds: Sequence[str] = ("Job", "Job", "JobSet", "PyTorchJob"),
     ) -> None:
         self._cluster = cluster
@@ -68,6 +69,7 @@ class Load:
         self._unlabelled = unlabelled
         self._meshed = meshed
         self._racked = racked
+        self._label_children = label_children
         self._kinds = kinds
         self._counted, self._each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
         self._keeping: dict[tuple[str, str], str] = {}
@@ -137,6 +139,7 @@ class Load:
         for queue, kind in zip(QUEUES, kinds, strict=True):
             document = document_of(kind, f"{OLD}{queue}", NOMINAL_GPUS[queue], template_of(seconds))
             document["metadata"] |= {"namespace": "team-b", "labels": {"kueue.x-k8s.io/queue-name": queue}}
+            self._label_children(document, queue)
             await self._cluster.create(document)
             self.jobs["team-b", f"{OLD}{queue}"] = kind
         await asyncio.sleep(2)
@@ -240,6 +243,7 @@ class Load:
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
         if self._unlabelled and self._rng.random() < self._unlabelled:
             del document["metadata"]["labels"]
+        self._label_children(document, queue)
         if self._scheduled and self._rng.random() < self._scheduled:
             document["metadata"]["ownerReferences"] = [self._controllers[namespace]]
         if self._limited and "labels" in document["metadata"] and self._rng.random() < self._limited:

@@ -1,9 +1,10 @@
 """People who may delete nodes, and so anything, delete jobs from above what these have made."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.load import OLD, QUEUES, how_it_ended, stored_job
 from tests.simulation.shapes import KINDS, PATHS, is_suspended
@@ -16,6 +17,22 @@ if TYPE_CHECKING:
 ORPHAN: Final = b'{"propagationPolicy": "Orphan"}'
 Target = tuple[str, str, str]
 """Kind, namespace and name."""
+
+
+def label_children(seed: int, chance: float) -> Callable[[dict[str, Any], str], None]:
+    """Return what labels the Jobs that a JobSet makes, which waits in a queue itself, by that seed."""
+
+    def label(document: dict[str, Any], queue: str) -> None:
+        # A generator of its own: what else the seed chooses stays as it is.
+        own = Random(f"{seed} {document['metadata']['name']}")
+        if document["kind"] != "JobSet" or own.random() >= chance:
+            return
+        # In ``alone`` what is too large for it would keep all others from their turn.
+        labels = {names.QUEUE_LABELS[0]: own.choice((queue, queue, queue, "red", "blue", queue, "nowhere"))}
+        for each in document["spec"]["replicatedJobs"]:
+            each["template"]["metadata"] = {"labels": labels}
+
+    return label
 
 
 def old_jobs(seed: int) -> tuple[list[str], int]:

@@ -41,7 +41,8 @@ class Owners:
         """Stop a running job that is ``wanted`` so often over ``seconds``, and let each go on after a while."""
         for _ in range(times):
             await asyncio.sleep(self._rng.uniform(0, 2 * seconds / times))
-            running = [key for key, kind in sorted(self._load.jobs.items()) if self._runs(key, kind, wanted)]
+            jobs = ((key, kind) for key, kind in sorted(self._load.jobs.items()) if key not in self._load.quiet)
+            running = [key for key, kind in jobs if self._runs(key, kind, wanted)]
             if running:
                 key = self._rng.choice(running)
                 self._load.quiet.add(key)

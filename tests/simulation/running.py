@@ -19,6 +19,7 @@ from webhook.untyped.values import seconds
 
 MOST_GPUS: Final = sum(NOMINAL_GPUS.values())
 PODS: Final = ("", "pods")
+GANGS: Final = frozenset(STORAGES.values())
 BY_HAND: Final = re.compile(rf"{PREFIX}\d+")
 """Names of what hostile tenants make themselves; what controllers make for them has more."""
 
@@ -29,6 +30,8 @@ class Running:
     def __init__(self) -> None:
         self._queued: set[str] = set()
         """Uids of jobs that named a queue when they were created, and of all that was made for them."""
+        self._gangs: set[str] = set()
+        """Uids of objects of job kinds: what these make is no gang of its own."""
         self._namespaces: dict[str, str] = {}
         """By uid. An owner of another namespace is none: the garbage collector takes it for gone."""
         self._made_for: dict[str, str] = {}
@@ -50,19 +53,20 @@ class Running:
         owner = self._controller(metadata)
         if event.type == "ADDED":
             self._made_for[uid] = owner
+            if event.storage in GANGS:
+                self._gangs.add(uid)
             if self._asked(metadata):
                 self._queued.add(uid)
         elif not owner and self._made_for.get(uid) and not self._runs(uid):
             # Its owner was deleted above it while it waited: from now on it is a job by itself.
             self._made_for[uid] = ""
-            if not self._asked(metadata):
-                self._queued.discard(uid)
+            (self._queued.add if self._asked(metadata) else self._queued.discard)(uid)
         if event.type == "DELETED" and metadata["name"].startswith(OLD) and uid not in self._reserved:
             self._uncharged.add(uid)
         if event.storage == PODS:
             self._gpus.pop(uid, None)
             self._gone_by.pop(uid, None)
-            if event.type != "DELETED" and uid in self._queued:
+            if event.type != "DELETED":
                 self._gpus[uid] = _gpus(event.current.object)
                 if metadata.get("deletionTimestamp"):
                     self._gone_by[uid] = seconds(metadata["deletionTimestamp"])
@@ -82,7 +86,7 @@ class Running:
 
     def too_much(self, now: float) -> str:
         """Return what runs, if it is more than all queues together have; otherwise nothing."""
-        charged = (uid for uid in self._gpus if self._top(uid) not in self._uncharged)
+        charged = (uid for uid in self._gpus if uid in self._queued and self._top(uid) not in self._uncharged)
         gpus = sum(self._gpus[uid] for uid in charged if now < self._gone_by.get(uid, inf))
         return f"{gpus} GPUs run, all queues together have {MOST_GPUS}" if gpus > MOST_GPUS else ""
 
@@ -99,7 +103,11 @@ class Running:
         if BY_HAND.fullmatch(metadata["name"]) and not labels.get(names.GANG_LABEL):
             # A controller that its author claims made nothing: it is theirs, and runs by itself.
             return any(labels.get(label) for label in names.QUEUE_LABELS)
-        return self._controller(metadata) in self._queued or any(labels.get(label) for label in names.QUEUE_LABELS)
+        owner = self._controller(metadata)
+        if owner in self._gangs:
+            # It is part of that one's gang, whatever it names itself.
+            return owner in self._queued
+        return owner in self._queued or any(labels.get(label) for label in names.QUEUE_LABELS)
 
     def _controller(self, metadata: dict[str, Any]) -> str:
         owners = (owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller"))

@@ -42,6 +42,7 @@ LESS: Final[dict[str, Any]] = {
     "clocks_apart_seconds": 0.0,
     "long": 0.0,
     "kept": 0.0,
+    "children_ask": 0.0,
     "meshed": 0.0,
 }
 """What may be left out of a weather, and what it is then."""

@@ -52,6 +52,8 @@ class Weather:
     """How often a job, or what it made, is deleted from above what runs of it, most of the time while none of our
     processes is there; jobs are of every kind then, and what asked for a queue runs within the queues.
     """
+    children_ask: float = 0.0
+    """Chance that the Jobs which a JobSet makes name a queue too: its own one, or another, or one that is not there."""
     ungated: int = 0
     """How often a person takes the label that gates namespaces away, and later puts it back; half of the jobs have no
     queue and wait by that label alone."""

@@ -82,6 +82,9 @@ PAST_FAILURES = (
     ("rough with hostile tenants of all kinds", 1354423679),
     ("rough with orphans and namespaces ungated", 4080593428),
     ("rough with a backup restored", 2211216436),
+    ("rough with orphans that name queues", 1130921),
+    ("calm with orphans that name queues", 1130924),
+    ("rough with orphans that name queues and namespaces ungated", 1130911),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -121,7 +124,8 @@ stopped while the pods that it lacked were being reviewed, a PyTorchJob that
 was deleted while a pod of it was replaced and the ledger written, Jobs that
 overdrew the queue that they named by losing the JobSet that was in none, pods
 of an old Job that were orphaned a second before who read them saw it go, an
-owner who gave up lifting a hold while a restore kept it from the leader."""
+owner who gave up lifting a hold while a restore kept it from the leader, and
+orphans that were adopted beside the gang which still held their room."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 WEATHERS = {
@@ -187,6 +191,12 @@ WEATHERS = {
     "rough with orphans": (Weather(orphaned=6), 6),
     "calm with orphans of adopted jobs": (replace(CALM_WEATHER, adopted=True, orphaned=6), 4),
     "rough with orphans of adopted jobs": (Weather(adopted=True, orphaned=6), 6),
+    "calm with orphans that name queues": (replace(CALM_WEATHER, adopted=True, orphaned=6, children_ask=0.7), 4),
+    "rough with orphans that name queues": (Weather(adopted=True, orphaned=6, children_ask=0.7), 6),
+    "rough with orphans that name queues and namespaces ungated": (
+        Weather(adopted=True, ungated=6, orphaned=6, children_ask=0.5),
+        4,
+    ),
     "calm with orphans and namespaces ungated": (replace(CALM_WEATHER, adopted=True, ungated=6, orphaned=6), 4),
     "rough with orphans and namespaces ungated": (Weather(adopted=True, ungated=6, orphaned=6), 6),
     "calm with namespaces ungated": (replace(CALM_WEATHER, ungated=6), 5),

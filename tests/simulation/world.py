@@ -95,6 +95,7 @@ class World:
             unlabelled=0.5 if self.weather.ungated else 0.0,
             meshed=self.weather.meshed,
             racked=self.weather.racked,
+            label_children=orphans.label_children(self.seed, weather.children_ask),
             **({"kinds": KINDS} if weather.orphaned else {"kinds": SHUT_KINDS} if weather.shut else {}),
         )
         self.refused: set[tuple[str, str]] = set()
