@@ -128,4 +128,12 @@ NODE_MUTANTS: Final = (
         "        for node in ():\n",
         OCCUPANCY_TESTS,
     ),
+    Mutant(
+        "N",
+        "a look at nodes that is put off sends nobody to other nodes, and stops nobody there",
+        "webhook/core/assignment/decision.py",
+        "if decision.fits or fence is not None or decision.postponed:\n",
+        "if decision.fits or fence is not None:\n",
+        f"{UNIT}/core/scheduler/test_node_turns.py",
+    ),
 )

@@ -75,6 +75,11 @@ class Decision:
         return self.barrier if isinstance(self.barrier, Misplaced) else None
 
     @property
+    def postponed(self) -> bool:
+        """It is not known yet whether the nodes have room: too many shapes are new in this round."""
+        return self.misplaced is not None and self.misplaced.postponed
+
+    @property
     def fits(self) -> bool:
         """It may start now."""
         return self.assignment.mode is Mode.FIT and self.barrier is None
@@ -115,7 +120,7 @@ class Decider:
         if self.nodes is None:
             blind = next((each for each in asked if each.count), None)
             return None if blind is None else Misplaced(blind, 0, certain=False, unread=True)
-        return _in_turn(self.nodes, asked, gone)
+        return _in_turn(self.nodes, gang, asked, gone)
 
     def more_places(self, gang: Gang, held: Reservation, larger: Reservation) -> Allotment | Misplaced | None:
         """Return where the pods go by which a running gang would be ``larger`` than what it has ``held``, or why
@@ -130,7 +135,7 @@ class Decider:
             for each in self._asked(gang, extra, larger.flavors)
             if each.count > 0
         ]
-        return _in_turn(self.nodes, asked)
+        return _in_turn(self.nodes, gang, asked)
 
     def vacated(
         self, gang: Gang, counts: Mapping[str, int], flavors: Mapping[str, Mapping[str, str]]
@@ -191,11 +196,14 @@ class Decider:
         return attempt.best()
 
 
-def _in_turn(nodes: Capacity, asked: Sequence[Asked], gone: Iterable[str] = ()) -> Allotment | Misplaced | None:
+def _in_turn(
+    nodes: Capacity, gang: Gang, asked: Sequence[Asked], gone: Iterable[str] = ()
+) -> Allotment | Misplaced | None:
     """Return places for pod sets whose shapes may be looked at in this round; None where there is nothing to place."""
-    late = next((each for each in asked if not nodes.may_ask(each.shape)), None)
-    if late is not None:
-        return Misplaced(late, 0, certain=False, postponed=True)
+    # All are asked for, so that those of one gang stand in line side by side.
+    late = [each for each in asked if not nodes.may_ask(each.shape, gang.uid)]
+    if late:
+        return Misplaced(late[0], 0, certain=False, postponed=True)
     return place(nodes, asked, nodes.held_by(gone)) if asked else None
 
 
@@ -222,7 +230,7 @@ class Attempt:
         """Return the decision for the whole gang, or for the largest size that can start, or why neither can."""
         counts = self.gang.counts
         whole = self.at(counts)
-        if not (whole.fits or whole.preempts):
+        if not (whole.fits or whole.preempts or whole.postponed):
             whole = self.largest(counts, self.gang.least_counts) or whole
         if whole.preempts and self.gang.stops_nobody:
             return replace(whole, barrier=StopsNobody(), victims=(), awaits=())
@@ -249,7 +257,8 @@ class Attempt:
             fence = self.decider.fences.shortfall(self.gang, counts)
             if assignment.mode is Mode.FIT:
                 decision = self._placed(Decision(counts, assignment, fence))
-                if decision.fits or fence is not None:
+                if decision.fits or fence is not None or decision.postponed:
+                    # Whether there is room is not known yet: then no other flavor is better.
                     return decision
                 unplaced.append(decision)
                 if not assignment.resume or not self.looks_further:
@@ -267,7 +276,7 @@ class Attempt:
                 if not (victims or awaits):
                     return decision
                 decision = self._placed(decision)
-                if decision.misplaced is None or decision.misplaced.postponed or not victims:
+                if decision.misplaced is None or decision.postponed or not victims:
                     return decision
                 # The quota alone names some; where their nodes are not enough, others are looked for.
                 victims, awaits = self._seated(decision, asked)
@@ -337,7 +346,8 @@ class Attempt:
         return bool(jobs) and self.decider.fences.shortfall(self.gang, counts, jobs) is None
 
     def largest(self, most: Mapping[str, int], least: Mapping[str, int]) -> Decision | None:
-        """Return the decision for the largest size below ``most`` that can start or preempt, or None.
+        """Return the decision for the largest size below ``most`` that can start or preempt, or None; one that is
+        postponed if one of the sizes is.
 
         Sizes shrink proportionally over the pod sets, in as many steps as pods may be missing, and are searched by
         bisection over all of them, the full size included, as Kueue does.
@@ -352,6 +362,8 @@ class Attempt:
             decision = None
             if 0 < middle <= steps:
                 decision = self.at({name: most[name] - spare[name] * middle // steps for name in most})
+            if decision is not None and decision.postponed:
+                return decision
             if decision is not None and (decision.fits or decision.preempts):
                 found, end = decision, middle
             else:

@@ -8,7 +8,7 @@ ranking catches up when it is asked. So a change costs nothing by itself, and a 
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.core.nodes.allotment import Allotment
@@ -71,7 +71,6 @@ class Capacity:
         self.looked = 0
         """How often the room on any one node was counted."""
         self._largest: dict[str, int] | None = {}
-        self._populated: dict[tuple[tuple[str, str], ...], bool] = {}
         self._domains: dict[Path, Domains] = {}
 
     @property
@@ -97,7 +96,7 @@ class Capacity:
         elif before is None and self._largest is not None:
             self._largest = amounts.maximum(self._largest, node.capacity)
         if before is None or before.labels != node.labels:
-            self._populated, self._domains = {}, {}
+            self._domains = {}
         self._add(node.name, {} if before is None else before.capacity, -1)
         self.nodes[node.name] = node
         self._columns.put(node, self.free)
@@ -107,7 +106,7 @@ class Capacity:
         """Forget one node; what is bound or allotted there stays written down until it goes."""
         before = self.nodes.pop(name, None)
         if before is not None:
-            self._largest, self._populated, self._domains, self._eligible = None, {}, {}, {}
+            self._largest, self._domains, self._eligible = None, {}, {}
             self.generation += 1
             self._columns.drop(name)
             self._add(name, before.capacity, -1)
@@ -151,12 +150,7 @@ class Capacity:
 
     def has_nodes(self, labels: Mapping[str, str]) -> bool:
         """Return whether there is any node with ``labels``, whatever its state."""
-        key = tuple(sorted(labels.items()))
-        if key not in self._populated:
-            self._populated[key] = any(
-                all(node.labels.get(name) == value for name, value in key) for node in self.nodes.values()
-            )
-        return self._populated[key]
+        return self._columns.any_bears(labels)
 
     def copy(self) -> "Capacity":
         """Return an independent copy; its rankings are made when they are asked for."""
@@ -166,7 +160,7 @@ class Capacity:
         for uid, allotment in self.allotments.items():
             places = {name: dict(nodes) for name, nodes in allotment.places.items()}
             twin.allotments[uid] = Allotment(allotment.shapes, places)
-        twin._columns = self._columns.copy()
+        twin._columns, twin._turns.due = self._columns.copy(), dict(self._turns.due)
         twin._bound = dict(self._bound)
         twin._claims = self._claims.copy()
         twin._withheld = {name: dict(withheld) for name, withheld in self._withheld.items()}
@@ -331,12 +325,13 @@ class Capacity:
 
     # -- new shapes ---------------------------------------------------------------------------------------------------
 
-    def begin_round(self) -> bool:
+    def begin_round(self, waits: Callable[[str], bool]) -> bool:
         """Let as many new shapes be looked at as a round of decisions may cost, those first that had to wait; return
-        whether any had. A user with a thousand jobs that all ask something else delays other jobs, but no process.
+        whether any had. ``waits`` says by uid whether a gang that asked is still there. A user with a thousand jobs
+        that all ask something else delays other jobs, but no process.
         """
         waited = self.has_due
-        self._turns.begin()
+        self._turns.begin(waits)
         while (shape := self._turns.next(len(self.nodes))) is not None:
             self.ranking(shape)
         return waited
@@ -346,11 +341,15 @@ class Capacity:
         """Shapes wait for the next round."""
         return bool(self._turns.due)
 
-    def may_ask(self, shape: Shape) -> bool:
-        """Return whether a shape may be looked at in this round; if not, it will be in a later one."""
-        if shape in self._rankings:
+    def may_ask(self, shape: Shape, gang: str) -> bool:
+        """Return whether a shape may be looked at in this round for ``gang``; if not, it will be in a later one. What
+        may is kept longest, until others of the gang have had their turn.
+        """
+        known = self._rankings.pop(shape, None)
+        if known is not None:
+            self._rankings[shape] = known
             return True
-        if not self._turns.take(shape, len(self.nodes)):
+        if not self._turns.take(shape, len(self.nodes), gang):
             return False
         self.ranking(shape)
         return True
@@ -359,7 +358,20 @@ class Capacity:
 
     def ranking(self, shape: Shape) -> Ranking:
         """Return the ranking of ``shape``, up to date."""
-        ranking, scarce = self._rankings.pop(shape, None), self.scarce(shape)
+        ranking = self._caught_up(shape, self._rankings.pop(shape, None))
+        keep_last(self._rankings, shape, ranking, SHAPES_MAX)
+        return ranking
+
+    def known_ranking(self, shape: Shape) -> Ranking | None:
+        """Return the ranking of ``shape``, up to date, if there is one; it is kept no longer for that."""
+        known = self._rankings.get(shape)
+        if known is None:
+            return None
+        self._rankings[shape] = known = self._caught_up(shape, known)
+        return known
+
+    def _caught_up(self, shape: Shape, ranking: Ranking | None) -> Ranking:
+        scarce = self.scarce(shape)
         changed = None if ranking is None or ranking.scarce != scarce else self.changes.since(ranking.seen)
         if ranking is None or changed is None:
             ranking, changed = Ranking(shape, scarce), ()
@@ -367,7 +379,6 @@ class Capacity:
         for name in changed:
             ranking.set(name, self.room(ranking, name))
         ranking.seen = self.changes.count
-        keep_last(self._rankings, shape, ranking, SHAPES_MAX)
         self.changes.shorten(len(self.nodes))
         return ranking
 
@@ -388,10 +399,6 @@ class Capacity:
     def rows(self) -> Mapping[str, int]:
         """Each node's row."""
         return self._columns.row
-
-    def known_ranking(self, shape: Shape) -> Ranking | None:
-        """Return the ranking of ``shape``, up to date, if there is one."""
-        return self.ranking(shape) if shape in self._rankings else None
 
     def domains(self, path: Path) -> Domains:
         """Return which nodes are in which domain of a path."""

@@ -85,6 +85,15 @@ class Columns:
         if column is not None and row is not None:
             column[row] = amount
 
+    def any_bears(self, labels: Mapping[str, str]) -> bool:
+        """Return whether any node bears all of ``labels``, whatever its state."""
+        rows = self._bearers.all
+        for key, value in labels.items():
+            rows &= self._bearers.by_value(key).get(value, 0)
+            if not rows:
+                break
+        return bool(rows)
+
     def asked(self, shape: Shape, free: Mapping[str, Mapping[str, int]]) -> list[Asks]:
         """Return what is free of all that a pod of ``shape`` takes: of each port, one pod's where nobody uses it."""
         nothing = [0] * len(self.names) if any(name not in self._free for name, _ in shape.requests) else []

@@ -1,5 +1,6 @@
 """How many new shapes may be looked at in one round of decisions; who finds none left waits for the next."""
 
+from collections.abc import Callable
 from typing import Final
 
 from webhook.core.nodes.node import UNBOUNDED
@@ -7,6 +8,9 @@ from webhook.core.nodes.shape import Shape
 
 ROUND_VISITS: Final = 50_000
 """Nodes that may be looked at for new shapes in one round of decisions: about a tenth of a second."""
+ROUND_SHAPES: Final = 128
+"""New shapes of a round at most. Twice as many are kept (``capacity``): a gang whose shapes have their turns in two
+rounds has them all in the second."""
 
 REQUESTS_ALIKE: Final = 16
 """To compare with what is free of so many resources on a node takes as long as to look at the node."""
@@ -20,31 +24,37 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self.due: dict[Shape, None] = {}
-        """New shapes that wait for their turn."""
+        self.due: dict[Shape, str] = {}
+        """New shapes that wait for their turn, and the uid of the gang that asked first."""
         self._left = UNBOUNDED
         """How many more nodes may be looked at in this round."""
+        self._shapes_left = UNBOUNDED
 
-    def begin(self) -> None:
-        """Begin a round."""
-        self._left = ROUND_VISITS
+    def begin(self, waits: Callable[[str], bool]) -> None:
+        """Begin a round. Shapes of gangs that are gone, as ``waits`` says, have no turn any more: who else asks for the
+        same asks again.
+        """
+        self._left, self._shapes_left = ROUND_VISITS, ROUND_SHAPES
+        self.due = {shape: gang for shape, gang in self.due.items() if waits(gang)}
 
     def next(self, nodes: int) -> Shape | None:
         """Return the one that has waited longest, whose turn it is now; None where that is nobody's."""
         shape = next(iter(self.due), None)
-        if shape is None or not self.take(shape, nodes):
+        if shape is None or not self.take(shape, nodes, self.due[shape]):
             return None
         del self.due[shape]
         return shape
 
-    def take(self, shape: Shape, nodes: int) -> bool:
-        """Return whether a shape may be looked at now; else it is due later. The last one of a round may take more than
-        is left, so that each has its turn some time: one alone is no more than a few looks at each node.
+    def take(self, shape: Shape, nodes: int, gang: str) -> bool:
+        """Return whether a shape that ``gang`` asks for may be looked at now; else it is due later. The last one of a
+        round may take more than is left, so that each has its turn some time: one alone is no more than a few looks at
+        each node.
         """
-        if self._left <= 0:
-            self.due[shape] = None
+        if self._left <= 0 or self._shapes_left <= 0:
+            self.due.setdefault(shape, gang)
             return False
         self._left -= work(shape, nodes)
+        self._shapes_left -= 1
         return True
 
 

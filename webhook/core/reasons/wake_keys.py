@@ -39,6 +39,11 @@ class NodesFreed:
 
 
 @dataclass(frozen=True, slots=True)
+class NodesTurn:
+    """A round of decisions begins: for gangs whose nodes were to be looked at in a later one."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueHead:
     """The head of a queue moved. Also the owner of the quota that a queue keeps for its blocked head."""
 
@@ -72,7 +77,7 @@ class Owed:
     key: FlavorResource
 
 
-WakeKey = Freed | Releasing | NamespaceFences | NodesFreed | QueueHead | BesideHead | BeforeHeads | Owed
+WakeKey = Freed | Releasing | NamespaceFences | NodesFreed | NodesTurn | QueueHead | BesideHead | BeforeHeads | Owed
 
 Promisee = str | QueueHead
 """What quota that is about to be free is kept for: a gang, by uid, or the blocked head of a queue."""

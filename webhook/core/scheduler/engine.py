@@ -185,8 +185,7 @@ class Engine:
         state.fences, state.now, state.followed = fences, now, None
         state.pending.end_backoffs(now)
         state.usage.age(now)
-        if state.nodes is not None and state.nodes.begin_round():
-            self.wake_nodes()
+        self._begin_round()
         stopped = drain(state)
         if not admit:
             return Plan(stopped=stopped)
@@ -209,7 +208,13 @@ class Engine:
         state.pending.end_backoffs(now)
         if state.nodes is not None and now - self._round_seconds >= 1:
             self._round_seconds = now
-            state.nodes.begin_round()
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        """Have the next nodes looked at for those whose turn it is."""
+        nodes = self.state.nodes
+        if nodes is not None and nodes.begin_round(self.state.knows):
+            self.state.wake_turns()
 
     def claims(self) -> dict[str, Claim]:
         """Return the claims that stand, by uid, as the ledger is to have them."""

@@ -19,7 +19,16 @@ from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 from webhook.core.reasons.barriers import BehindHead
 from webhook.core.reasons.reasons import Code
-from webhook.core.reasons.wake_keys import BesideHead, Freed, NamespaceFences, NodesFreed, QueueHead, Releasing, WakeKey
+from webhook.core.reasons.wake_keys import (
+    BesideHead,
+    Freed,
+    NamespaceFences,
+    NodesFreed,
+    NodesTurn,
+    QueueHead,
+    Releasing,
+    WakeKey,
+)
 from webhook.core.scheduler.state import State
 
 
@@ -41,6 +50,8 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         wake_on = [NodesFreed()]
         if decision.barrier.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
             eclass.short_of = decision.barrier.asked
+    if decision.postponed or (least is not None and least.postponed):
+        wake_on.append(NodesTurn())
     head = None if eclass.shifting or behind_head is None else behind_head.beside
     if decision.owed is not None:
         wake_on.append(decision.owed)

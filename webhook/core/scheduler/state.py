@@ -26,7 +26,7 @@ from webhook.core.quota.allocations import Allocation, Allocations
 from webhook.core.quota.fences import Fences
 from webhook.core.quota.tree import QuotaTree, Vertex
 from webhook.core.quota.usage_decay import DecayedUsage
-from webhook.core.reasons.wake_keys import BesideHead, NamespaceFences, NodesFreed, QueueHead, Releasing
+from webhook.core.reasons.wake_keys import BesideHead, NamespaceFences, NodesFreed, NodesTurn, QueueHead, Releasing
 from webhook.core.scheduler.borrowing_guard import BorrowingGuard
 from webhook.core.scheduler.usage_order import UsageOrder
 
@@ -272,11 +272,15 @@ class State:
         return decision
 
     def _beside_heads(self, eclass: EquivalenceClass) -> Decision | None:
-        """Return the decision for another flavor or fewer pods with which a class delays nobody; None without one."""
+        """Return the decision for another flavor or fewer pods with which a class delays nobody, or a postponed one;
+        None without one.
+        """
         if not eclass.shifting:
             return None
         room = self.backfill.room_beside(eclass, self.fences, self.now)
         decision = self.decider.decide(eclass.head, eclass.request, eclass.queue.spec, eclass.queue.vertex, room)
+        if decision.postponed:
+            return decision
         refused = not decision.fits or self.backfill.refusal(eclass, decision, self.fences, self.now) is not None
         return None if refused else decision
 
@@ -404,6 +408,11 @@ class State:
             return short
 
         self.pending.wake(NodesFreed(), unless=still_short)
+        self.wake_turns()
+
+    def wake_turns(self) -> None:
+        """Have those decided about again whose nodes were to be looked at in a later round."""
+        self.pending.wake(NodesTurn())
         self.growing.update(dict.fromkeys(self.partial()))
         self.stirred = True
 

@@ -6,10 +6,10 @@ from typing import Final
 import pytest
 
 from webhook.core.model.gang import Requirement, Toleration
-from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.capacity import SHAPES_MAX, Capacity
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape
-from webhook.core.nodes.turns import ROUND_VISITS, Turns, work
+from webhook.core.nodes.turns import ROUND_SHAPES, ROUND_VISITS, Turns, work
 
 NODES: Final = 500
 PLAIN: Final = Shape((("cpu", 1000),))
@@ -22,11 +22,15 @@ HEAVY: Final = {
 }
 
 
+def nobody_leaves(_: str) -> bool:
+    return True
+
+
 def round_of(shapes: list[Shape], nodes: int) -> int:
     """Return at how many of ``shapes`` the first round looks."""
     turns = Turns()
-    turns.begin()
-    return sum(turns.take(shape, nodes) for shape in shapes)
+    turns.begin(nobody_leaves)
+    return sum(turns.take(shape, nodes, "a") for shape in shapes)
 
 
 def alike(shape: Shape) -> list[Shape]:
@@ -54,15 +58,15 @@ def test_what_one_pod_requests_counts_where_it_takes_time() -> None:
 
 def test_who_waits_has_its_turn_in_order_however_much_it_takes() -> None:
     turns, shapes = Turns(), alike(HEAVY["terms"])[:3]
-    turns.begin()
+    turns.begin(nobody_leaves)
     nodes = 2 * ROUND_VISITS
-    assert [turns.take(shape, nodes) for shape in shapes] == [True, False, False]
+    assert [turns.take(shape, nodes, "a") for shape in shapes] == [True, False, False]
     for shape in shapes[1:]:
-        turns.begin()
+        turns.begin(nobody_leaves)
         assert turns.next(nodes) == shape
         assert turns.next(nodes) is None
     assert not turns.due
-    turns.begin()
+    turns.begin(nobody_leaves)
     assert turns.next(nodes) is None
 
 
@@ -70,12 +74,54 @@ def test_a_small_job_of_somebody_else_is_looked_at_after_a_few_rounds() -> None:
     there = Capacity()
     for number in range(NODES):
         there.put_node(NodeRecord(f"n{number}", {"cpu": 4000}))
-    there.begin_round()
+    there.begin_round(nobody_leaves)
     asked = [*alike(HEAVY["values"])[:70], PLAIN]
-    assert [there.may_ask(shape) for shape in asked].count(True) == 34
+    assert [there.may_ask(shape, "a") for shape in asked].count(True) == 34
     rounds = 0
     while there.has_due:
-        assert there.begin_round()
+        assert there.begin_round(nobody_leaves)
         rounds += 1
     assert rounds == 2
-    assert there.may_ask(PLAIN)
+    assert there.may_ask(PLAIN, "a")
+
+
+def test_a_round_looks_at_no_more_than_half_of_what_is_kept() -> None:
+    assert round_of(alike(PLAIN), 1) == ROUND_SHAPES
+    assert 2 * ROUND_SHAPES <= SHAPES_MAX
+
+
+def test_who_is_gone_has_no_turn_and_who_asked_first_keeps_the_place() -> None:
+    turns, (looked, first, second) = Turns(), alike(PLAIN)[:3]
+    turns.begin(nobody_leaves)
+    turns.take(looked, 2 * ROUND_VISITS, "a")
+    for shape, gang in ((first, "a"), (second, "b"), (first, "b"), (second, "c")):
+        assert not turns.take(shape, 1, gang)
+    turns.begin({"b", "c"}.__contains__)
+    assert turns.due == {second: "b"}
+
+
+def test_what_was_asked_for_stays_known_and_what_only_is_kept_up_to_date_goes_first() -> None:
+    there = Capacity()
+    there.put_node(NodeRecord("n", {"cpu": 4000}))
+    shapes = [replace(PLAIN, levels=(f"l{number}",)) for number in range(SHAPES_MAX + 1)]
+    for shape in shapes[:-1]:
+        there.ranking(shape)
+    assert there.may_ask(shapes[0], "a")
+    assert there.known_ranking(shapes[1]) is not None
+    there.ranking(shapes[-1])
+    assert there.known_ranking(shapes[0]) is not None
+    assert there.known_ranking(shapes[1]) is None
+
+
+@pytest.mark.parametrize("labels", [{}, {"rack": "a"}, {"rack": "a", "zone": "w"}])
+def test_nodes_that_bear_some_labels_are_found_in_any_state(labels: dict[str, str]) -> None:
+    there = Capacity()
+    assert not there.has_nodes(labels)
+    there.put_node(NodeRecord("n", {"cpu": 4000}, {"rack": "a", "zone": "w"}, ready=False))
+    assert there.has_nodes(labels)
+    assert not there.has_nodes({**labels, "rack": "b"})
+    assert not there.has_nodes({**labels, "unborne": "x"})
+    there.put_node(NodeRecord("n", {"cpu": 4000}, {"rack": "b"}))
+    assert there.has_nodes({"rack": "b"})
+    there.drop_node("n")
+    assert not there.has_nodes({"rack": "b"})
