@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
 from webhook.core.model.gang import PodPrice, PodSet
@@ -11,6 +13,10 @@ from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes import capacity, turns
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.shape import shape_of
+from webhook.core.placement.fit import place
+from webhook.core.placement.misplaced import Misplaced
+from webhook.core.placement.overlay import Asked
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
@@ -47,6 +53,36 @@ class Crowd:
 
     def starts_within(self, rounds: int) -> list[str]:
         return [each.name for _ in range(rounds) for each in self.cycle().admitted]
+
+
+AMOUNTS = st.integers(1, 60)
+GANGS = st.lists(AMOUNTS, min_size=1, max_size=3, unique=True)
+EVENTS = st.one_of(
+    st.tuples(st.just("submit"), GANGS), st.tuples(st.just("withdraw"), AMOUNTS), st.tuples(st.just("cycle"), AMOUNTS)
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=st.lists(EVENTS, min_size=10, max_size=60))
+def test_when_all_is_quiet_nobody_waits_who_fits(events: list[tuple[str, int | list[int]]]) -> None:
+    """Each gang asks one to three shapes, in tenths of a node and up to six nodes' worth."""
+    world, there = Crowd(0), list[str]()
+    for event, chosen in events:
+        if isinstance(chosen, list):
+            there.append(f"gang{len(there)}")
+            sets = tuple(PodSet(f"s{cpu}", 1, PodPrice({"cpu": 400 * cpu})) for cpu in chosen)
+            world.engine.submit(gang(there[-1], "q", pod_sets=sets, created=world.now), world.now)
+        elif event == "withdraw" and there:
+            world.engine.withdraw(there[chosen % len(there)])
+            world.engine.release(there[chosen % len(there)])
+        else:
+            world.cycle()
+    for _ in range(3 * len(events)):
+        world.cycle()
+    assert world.engine.next_wake(world.now) is None
+    for waiting in world.engine.waiting():
+        asked = [Asked(each.name, shape_of(each, ()), each.count) for each in waiting.pod_sets]
+        assert isinstance(place(world.nodes.copy(), asked), Misplaced), waiting.name
 
 
 def two_shapes(name: str) -> PodSet:
