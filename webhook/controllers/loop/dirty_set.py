@@ -167,6 +167,10 @@ class DirtySet(Listener):
     def ledger_changed(self, changes: Changes | None = None) -> None:
         """The ledger was read."""
         self._on_ledger(changes)
+        if self.pages_gone and not self._view.leads:
+            # A follower forgets what is not listed any more. What is listed and gone may be so since a take-over whose
+            # leader does not lead yet: it must not miss it.
+            self.pages_gone &= self._view.ledger.pages.keys()
         self.wake.set()
 
     def page_deleted(self, name: str) -> None:

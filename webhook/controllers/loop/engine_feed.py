@@ -109,6 +109,9 @@ class EngineFeed:
             self._engine.withdraw(uid)
         if record.withheld is not None:
             self._announcer.queued(uid)
+        elif job is None or job.finished is not None or uid in self._view.ledger.entries:
+            # Not of one on hold: let go, it would be told once more why it waits.
+            self._announcer.waits_no_more(uid)
 
     async def settle_many_nodes(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
         """Do all that ``settle_nodes`` has to do, a few gangs at a time, and look again at those that lack room: a new

@@ -76,6 +76,10 @@ class Announcer:
         """Note that a gang waits, or waits again."""
         self._waiting.setdefault(uid, _Waiting(self._now()))
 
+    def waits_no_more(self, uid: str) -> None:
+        """Forget that a gang waits: it holds quota, has ended or is gone. A follower learns of it by this alone."""
+        self._waiting.pop(uid, None)
+
     def admitted(self, reservation: Reservation) -> None:
         """Tell that a gang was admitted."""
         self._waiting.pop(reservation.uid, None)

@@ -305,6 +305,11 @@ async def test_a_gang_that_its_owner_takes_out_of_the_queue_is_not_counted_as_wa
         await cluster.api().request("PATCH", JOB, body=orjson.dumps(mark), content_type=MERGE_PATCH)
         await asyncio.sleep(5)
         assert waiting() == 0
+        mark["metadata"]["annotations"] = {names.HOLD: None}
+        await cluster.api().request("PATCH", JOB, body=orjson.dumps(mark), content_type=MERGE_PATCH)
+        await asyncio.sleep(5)
+        assert waiting() == 1
+        assert len(await queued(cluster)) == 1, "it waits for what was told before"
 
 
 async def queued(cluster: SimulatedCluster) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""A reconciler that runs for a year: of what is gone for good nothing is kept but what is bounded."""
+"""A reconciler that runs for a year, as leader or standby: of what is gone nothing is kept but what is bounded."""
 
 import asyncio
 from collections.abc import Iterator
@@ -57,8 +57,14 @@ async def test_nothing_is_kept_of_jobs_queues_and_namespaces_that_are_gone() -> 
     async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
         await cluster.add_node("node")
         admin = cluster.api()
-        parts = reconciler(cluster.api(), Config(), identity="me", clock=LoopClock(), rng=Random(1))
-        running = asyncio.create_task(parts.run())
+        leader, standby = replicas = [
+            reconciler(cluster.api(), Config(), identity=name, clock=LoopClock(), rng=Random(1))
+            for name in ("leader", "standby")
+        ]
+        running = asyncio.create_task(leader.run())
+        while not leader.reconciler.leading:
+            await asyncio.sleep(0.1)
+        following = asyncio.create_task(standby.run())
         flavor = {"apiVersion": KUEUE, "kind": "ResourceFlavor", "metadata": {"name": "any"}}
         await cluster.create(flavor)
         await cluster.create(owning_queue("passing"))
@@ -74,15 +80,19 @@ async def test_nothing_is_kept_of_jobs_queues_and_namespaces_that_are_gone() -> 
         await asyncio.sleep(10)
         await admin.request("DELETE", f"{JOBS}/fleeting-1", body=b'{"propagationPolicy": "Background"}')
         await asyncio.sleep(60)
-        uids = [job.uid for job in parts.view.jobs.values()]
+        uids = [job.uid for job in leader.view.jobs.values()]
         assert len(uids) == 3
         await admin.request("DELETE", "/apis/kueue.x-k8s.io/v1beta2/namespaces/team-a/localqueues/passing")
         await admin.request("DELETE", "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/passing")
         await admin.request("DELETE", "/api/v1/namespaces/team-a")
         await asyncio.sleep(60)
-        assert not parts.view.jobs
-        left = {word: places for word in ("fleeting", *uids, "passing", "team-a") if (places := places_of(word, parts))}
-        assert left == {}
+        assert leader.reconciler.leading
+        assert not standby.reconciler.leading
+        for parts in replicas:
+            assert not parts.view.jobs
+            words = ("fleeting", *uids, "passing", "team-a")
+            assert {word: places for word in words if (places := places_of(word, parts))} == {}
         samples = [sample for metric in metrics.ADMITTED.collect() for sample in metric.samples]
         assert not [sample for sample in samples if sample.labels.get("queue") == "passing"]
         running.cancel()
+        following.cancel()

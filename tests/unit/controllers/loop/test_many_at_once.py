@@ -15,6 +15,7 @@ from webhook.cluster.view import View
 from webhook.config import Config
 from webhook.controllers.ledger import ledger_room
 from webhook.controllers.loop import dirty_set, engine_feed
+from webhook.core.ledger.record import Ledger
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
@@ -229,3 +230,20 @@ def test_a_job_without_a_label_on_its_pods_is_looked_at_when_it_is_read_late_tha
     marks = dirty_set.DirtySet(view, EnsembleEngine(), lambda changes: None)
     marks.pod_changed(PodRecord("pod", "ns", "old-1", 1, PodPrice(), owner_uid="old"), None)
     assert marks.take() == ["old"]
+
+
+def test_a_follower_forgets_pages_that_went_and_are_not_listed_and_keeps_those_that_are_for_a_term_to_come() -> None:
+    view = View()
+    marks = dirty_set.DirtySet(view, EnsembleEngine(), lambda changes: None)
+    view.set_ledger(Ledger(7, 1, pages={"page-1": "uid-1"}))
+    for name in ("page-0", "page-1"):
+        marks.page_deleted(name)
+    marks.ledger_changed()
+    assert marks.pages_gone == {"page-1"}, "a take-over may have read it just before it went"
+    view.set_ledger(Ledger(7, 2))
+    marks.ledger_changed()
+    assert marks.pages_gone == set()
+    view.leads = True
+    marks.page_deleted("page-2")
+    marks.ledger_changed()
+    assert marks.take_doubts() == (False, {"page-2"}, {}), "a leader asks of all that went since it asked last"

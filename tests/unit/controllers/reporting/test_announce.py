@@ -162,6 +162,21 @@ async def test_who_is_admitted_while_others_are_told_of_is_told_nothing() -> Non
     assert [told.partition(" ")[0] for told in notes.told] == ["Admitted", "Queued"]
 
 
+async def test_who_was_admitted_by_another_leader_and_waits_again_is_told_of_anew() -> None:
+    now = 0.0
+    world, notes = World(), Notes()
+    announcer = Announcer(notes, world.view, KINDS, lambda: now)  # type: ignore[arg-type]
+    job = world.waits("train")
+    for begins in (0.0, 100.0):
+        now = begins
+        announcer.queued(job.uid)
+        for second in range(2 * int(QUEUED_AFTER_SECONDS)):
+            told = len(notes.told)
+            await announcer.tick(begins + second, lambda _uid: Reason(Code.WAITING_FOR_QUOTA, "no room"))
+            assert len(notes.told) - told == (second == QUEUED_AFTER_SECONDS)
+        announcer.waits_no_more(job.uid)
+
+
 async def test_what_a_hub_admits_is_not_said_to_start() -> None:
     """A member may have no room for it for days."""
     world, notes = World(), Notes()
