@@ -65,7 +65,8 @@ HEALTH: Final = (
     Panel("Ledger bytes sent", "sum(rate(tutti_ledger_sent_bytes_total[5m]))", "sent", "Bps"),
     Panel("Reservations", "max(tutti_reservations)", "reservations"),
     Panel("Pages of the ledger", "max(tutti_ledger_pages)", "pages"),
-    Panel("Take-overs an hour", "max(delta(tutti_ledger_epoch[1h]))", "take-overs"),
+    Panel("Take-overs an hour", "max(max_over_time(tutti_ledger_epoch[1h])) - "
+          "max(max_over_time(tutti_ledger_epoch[1h] offset 1h))", "take-overs"),
     Panel("Rebuilds of the ledger an hour", "sum(increase(tutti_ledger_rebuilds_total[1h]))", "rebuilds"),
     Panel("Replicas that may not lead", "sum by (pod) (tutti_leading_denied)", "{{pod}}"),
     Panel("Steps down an hour", "sum by (why) (increase(tutti_stepped_down_total[1h]))", "{{why}}"),

@@ -16,9 +16,10 @@ On port 8080 of every pod at `/metrics`. `manifests/overlays/monitoring` has a S
 dashboards; what to do about an alert is in [on call](on-call.md). This page is written from the code by
 `make manifests`.
 
-Amounts are in units of the resource (cores, bytes, devices). Only the leader has series by queue and cohort, so that
-a sum over replicas counts nothing twice. The first {metrics.QUEUES_MAX} queues and cohorts by name, and the first
-{metrics.CLASSES_MAX} priority classes, have series of their own; the others share `{metrics.OTHERS}`.
+Amounts are in units of the resource (cores, bytes, devices). Only the leader has series by queue, by cohort and by
+reason to wait, so that a sum over replicas counts nothing twice. The first {metrics.QUEUES_MAX} queues and cohorts
+by name, and the first {metrics.CLASSES_MAX} priority classes, have series of their own; the others share
+`{metrics.OTHERS}`.
 `priority_class` is the first class by name with the gang's priority, or empty if there is none. What is borrowed
 has no single lender, so it is attributed to all that leave quota idle, in proportion to what they leave.
 """

@@ -26,9 +26,13 @@ EVICTED = Counter(
     ["queue", "reason"],
 )
 WAITING = Gauge("tutti_waiting_gangs", "Gangs that wait, by reason; docs/operating.md has those.", ["reason"])
-RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger.")
-LEDGER_BYTES = Gauge("tutti_ledger_bytes", "Size of all reservations in the ledger.")
-LEDGER_PAGES = Gauge("tutti_ledger_pages", "Objects that hold reservations, besides the index.")
+RESERVATIONS = Gauge("tutti_reservations", "Entries in the ledger; 0 while this replica does not lead.")
+LEDGER_BYTES = Gauge(
+    "tutti_ledger_bytes", "Size of all reservations in the ledger; 0 while this replica does not lead."
+)
+LEDGER_PAGES = Gauge(
+    "tutti_ledger_pages", "Objects that hold reservations, besides the index; 0 while this replica does not lead."
+)
 LEDGER_WRITES = Counter(
     "tutti_ledger_writes_total",
     "Writes to the ledger, by outcome: written; conflict, something else had written that object (an occasional one is "
@@ -53,7 +57,7 @@ LEADING_DENIED = Gauge(
     "tutti_leading_denied",
     "1 while this replica may not read or take over the ledger: it tries again within a minute.",
 )
-EPOCH = Gauge("tutti_ledger_epoch", "Number of the current term; it grows at every take-over.")
+EPOCH = Gauge("tutti_ledger_epoch", "Number of this replica's last term; it grows at every take-over.")
 CYCLE_SECONDS = Histogram(
     "tutti_cycle_duration_seconds",
     "Time of one decision cycle without its I/O.",
@@ -165,6 +169,13 @@ QUEUE_ACTIVE = Gauge(
 )
 
 _named: set[str] = set()
+
+
+def term_ended() -> None:
+    """Show nothing any more of what only a leader knows: the next one shows it, and may do so in another process."""
+    for gauge in (RESERVATIONS, LEDGER_BYTES, LEDGER_PAGES):
+        gauge.set(0)
+    WAITING.clear()
 
 
 def know_queues(queues: Iterable[str]) -> None:

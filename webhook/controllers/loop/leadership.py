@@ -149,6 +149,7 @@ class Leadership:
         finally:
             # Nothing of this term may write once the next one has begun.
             await replica.end_term()
+            metrics.term_ended()
             self._terms.ended()
 
     def _tell_denied(self, denied: str) -> None:

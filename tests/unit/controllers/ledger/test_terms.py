@@ -12,6 +12,7 @@ import pytest
 from tests.unit.controllers.ledger.keepers import LossyApi, reservation
 from tests.unit.controllers.stage import JOB, LEDGER, queued_cluster, stage, waiting_job
 from tests.unit.samples import sample
+from webhook import metrics
 from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.config import Config, Lease
@@ -26,6 +27,7 @@ from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
 from webhook.core.notation import names
 from webhook.core.notation.moments import time_text
+from webhook.core.reasons.reasons import Code
 from webhook.errors import ApiError, Conflict, Forbidden, Gone, Invalid, NotFound, Unavailable
 from webhook.kube.api import MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
 from webhook.kube.election import parse
@@ -127,6 +129,34 @@ async def test_an_api_server_that_is_gone_for_minutes_ends_no_process_and_work_g
         # The watches are opened again less often the longer there was no answer.
         await asyncio.sleep(40)
         assert [entry.name for entry in (await stored(cluster)).entries.values()] == ["train"]
+
+
+async def test_what_only_a_leader_shows_ends_with_its_term() -> None:
+    """Another replica leads by then: shown by both it would be counted twice, and by this one for ever."""
+
+    def shown() -> list[float]:
+        return [sample(f"tutti_{name}") for name in ("reservations", "ledger_bytes")]
+
+    def waiting() -> float:
+        return sample("tutti_waiting_gangs", reason=Code.EXCEEDS_MAX_QUOTA)
+
+    async with led() as (cluster, line, parts):
+        await cluster.create(waiting_job())
+        await cluster.create(waiting_job("large", pods=50))
+        await asyncio.sleep(5)
+        leads, epoch = shown(), sample("tutti_ledger_epoch")
+        assert (leads[0], waiting()) == (1, 1)
+        assert leads[1] > 0
+        metrics.LEDGER_PAGES.set(1)
+        line.gone = True
+        await asyncio.sleep(30)
+        assert not parts.reconciler.leading
+        assert [*shown(), sample("tutti_ledger_pages"), waiting()] == [0, 0, 0, 0]
+        assert sample("tutti_ledger_epoch") == epoch, "what grows goes on from where it was"
+        line.gone = False
+        await asyncio.sleep(60)
+        assert parts.reconciler.leading
+        assert (shown(), waiting()) == (leads, 1)
 
 
 async def test_a_longer_lease_leads_through_an_api_server_that_is_slower_than_the_usual_one() -> None:
