@@ -46,6 +46,11 @@ LEDGER_REBUILDING = Gauge(
     "tutti_ledger_rebuilding",
     "1 while this replica, which leads, rebuilds the ledger: nothing is admitted until that is done.",
 )
+LEDGER_UNTRUSTED = Gauge(
+    "tutti_ledger_untrusted",
+    "1 while this process finds the ledger gone or cannot read it: pods of gangs are refused beyond what was reserved "
+    "when it was read last.",
+)
 LEADING = Gauge("tutti_leading", "1 while this replica leads.")
 STEPPED_DOWN = Counter(
     "tutti_stepped_down_total",

@@ -7,6 +7,7 @@ from typing import Final
 import orjson
 import structlog
 
+from webhook import metrics
 from webhook.cluster.ledger_book import LedgerBook, newer
 from webhook.cluster.listener import Listener
 from webhook.cluster.view import View
@@ -23,6 +24,11 @@ log = structlog.get_logger(__name__)
 
 APART_SECONDS_PER_PAGE: Final = 0.0002
 """How long changes of pages gather before they are put together, for each page: 20 ms at 10,000 gangs."""
+
+WHILE_UNREAD: Final = (
+    "what was read before counts, and pods of gangs that it does not name are refused, until a leader has rebuilt the "
+    "ledger; if none does, its own log and events say why"
+)
 
 
 @frozen
@@ -59,6 +65,8 @@ class LedgerFeed:
         """What was read last. What the view has instead a leader put there, who knows of it before it can be read.
         Where there is none, what is read stands, though it be older: a backup was restored.
         """
+        self._corrupt = ""
+        """Why the ledger cannot be read, as it was logged."""
         self._due = 0.0
         """Loop time before which nothing is put together again."""
         self._timer: asyncio.TimerHandle | None = None
@@ -116,13 +124,22 @@ class LedgerFeed:
             if parts is None or not self._view.leads:
                 self._take(self._book.merged(parts), self._book.changes)
             # Else a leader here knows what it wrote, and meets whoever else writes.
+            self._corrupt = ""
         except PagesMismatch:
             return
         except LedgerCorrupt as error:
-            log.error("ledger.corrupt", error=str(error))
+            self._log_corrupt(str(error))
             self._take(None, None)
+        finally:
+            metrics.LEDGER_UNTRUSTED.set(not self._view.ledger_trusted)
         if self._view.take_holding_moved():
             self._on_holding()
+
+    def _log_corrupt(self, why: str) -> None:
+        """Log it once: it is read again at each write, though that is a renewal of the lease."""
+        if why != self._corrupt:
+            self._corrupt = why
+            log.error("ledger.corrupt", error=why, then=WHILE_UNREAD)
 
     def _take(self, ledger: Ledger | None, changes: Changes | None) -> None:
         ahead = self._view.ledger is not self._read and self._view.ledger_trusted

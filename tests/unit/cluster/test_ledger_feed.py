@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import orjson
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.controllers.ledger.keepers import reservation
+from tests.unit.samples import sample
 from webhook.cluster.ledger_book import LedgerBook
 from webhook.cluster.ledger_feed import APART_SECONDS_PER_PAGE, LedgerFeed, StoredPage
 from webhook.cluster.listener import Listener
@@ -105,6 +107,29 @@ async def test_a_leader_hears_that_a_page_cannot_be_read() -> None:
     await asyncio.sleep(1)
     stage.store("page-0", {"gang": "{"})
     assert not stage.view.ledger_trusted
+
+
+async def test_a_ledger_that_cannot_be_read_is_logged_once_a_cause_and_shown_until_it_can() -> None:
+    stage = Stage()
+    assert sample("tutti_ledger_untrusted") == 0
+    with capture_logs() as logs:
+        for data in ({"gang": "{"}, {"gang": "["}, text.encode(Ledger(1, 2)) | {"gang": "{"}):
+            await asyncio.sleep(1)
+            stage.store("page-0", data)
+            assert sample("tutti_ledger_untrusted") == 1
+            await asyncio.sleep(1)
+            # As the lease is renewed.
+            stage.store("index", text.encode(stage.index))
+        stage.write("page-0", 3, [])
+        await asyncio.sleep(1)
+        assert sample("tutti_ledger_untrusted") == 0
+        stage.store("page-0", {"gang": "{"})
+    causes = [line["error"] for line in logs if line["event"] == "ledger.corrupt"]
+    assert len(causes) == 3
+    assert causes[0] == causes[2] != causes[1]
+    assert all(line["then"].startswith("what was read before counts") for line in logs)
+    stage.store("index", {})
+    assert sample("tutti_ledger_untrusted") == 1, "it is gone"
 
 
 async def test_who_holds_is_told_only_when_a_queue_came_or_went() -> None:
