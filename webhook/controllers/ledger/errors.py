@@ -14,6 +14,11 @@ class LeaseLost(TuttiError):
     kept = False
     """The lease is still ours: it is handed over, so that nobody has to wait for its end."""
 
+    def __init__(self, why: str, about: str = "") -> None:
+        """``about`` may differ each time that it happens for the same reason, as who leads since when."""
+        super().__init__(f"{why}: {about}" if about else why)
+        self.why = why
+
 
 class LedgerRefused(LeaseLost):
     """The API server takes no write of ours, or the ledger is of another release: step down, try again later."""

@@ -152,7 +152,7 @@ class LeasedWriter:
             raise LedgerBroken("the ledger was deleted", deleted=True)
         refuse_unknown(stored)
         if not self._elector.is_ours(stored.lease):
-            raise LeaseLost(f"the lease is not ours any more: {told(stored.lease)}")
+            raise LeaseLost("the lease is not ours any more", told(stored.lease))
         return stored
 
     async def _read_page(self, kept: Kept) -> Stored:
@@ -164,7 +164,7 @@ class LeasedWriter:
             self.ledger = None
             raise LedgerBroken(f"{kept.name} was deleted", stored)
         if self.ledger is not None and ledger_text.epoch_of(stored.data) > self.ledger.epoch:
-            raise LeaseLost(f"{kept.name} was taken over by another replica")
+            raise LeaseLost("another replica took over a page", kept.name)
         refuse_unknown(stored)
         return stored
 

@@ -170,9 +170,10 @@ class Leadership:
         metrics.STEPPED_DOWN.labels(_why(lost)).inc()
         renewal = self._terms.keeper.last_renewal
         log.error("ledger.stepped_down", why=str(lost), lease=renewal)
-        if str(lost) not in self._said:
-            # A write that fails in each of many short terms is one piece of news, at whatever time.
-            self._said.add(str(lost))
+        if lost.why not in self._said:
+            # A write that fails in each of many short terms is one piece of news, at whatever time, and so is a lease
+            # that goes to and fro.
+            self._said.add(lost.why)
             self._announcer.stepped_down(f"{lost}; {renewal}" if renewal else str(lost))
         if lost.kept:
             # Another replica may be allowed what we are not, or know what we fail on.

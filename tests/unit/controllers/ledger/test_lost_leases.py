@@ -10,6 +10,7 @@ from tests.unit.controllers.ledger.test_terms import led, told
 from tests.unit.controllers.stage import LEDGER
 from webhook.clock import LoopClock
 from webhook.config import Lease
+from webhook.controllers.loop.leadership import REST_MAX_SECONDS
 from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.election import LeaderRecord, render
@@ -56,3 +57,20 @@ async def test_a_lease_that_another_has_taken_is_told_with_its_name_and_since_wh
         assert "leads, since 2026-11-26T06:10:00Z; the lease was renewed last at 20" in said["note"]
         assert said["note"].isprintable()
         assert "{" not in said["note"]
+
+
+async def test_a_lease_that_others_take_again_and_again_is_told_once_until_a_term_has_lasted() -> None:
+    """Who leads, and since when, differs each time."""
+    async with led() as (cluster, _, parts):
+        for taken in range(6):
+            since = f"2026-11-26T06:1{taken}:00Z"
+            theirs = LeaderRecord(f"other_{taken}", 1, since, since, 100 + 10 * taken)
+            note = {"metadata": {"annotations": {names.LEASE_ANNOTATION: render(theirs)}}}
+            await cluster.api().request("PATCH", LEDGER, body=orjson.dumps(note), content_type=MERGE_PATCH)
+            await asyncio.sleep(3)
+            assert not parts.reconciler.leading
+            # The last one comes after a term that has lasted.
+            await asyncio.sleep(REST_MAX_SECONDS + 10 if taken == 4 else 15)
+            assert parts.reconciler.leading
+        said = [event["note"] for event in await told(cluster, "SteppedDown")]
+        assert [note.partition("' leads")[0].partition("'")[2] for note in said] == ["other_0", "other_5"]
