@@ -212,16 +212,17 @@ class Elector:
 
     # -- leading ----------------------------------------------------------------------------------------------------
 
-    def record(self, unix_now: float, *, least_transitions: int = 0) -> str:
+    def record(self, unix_now: float) -> str:
         """Return the record to write: a renewal while we lead, otherwise a take-over with one more transition.
 
-        ``least_transitions`` keeps the count from going back when the stored record was lost.
+        Where the stored record was lost, and we saw none, the count begins again. It only tells terms of one identity
+        from each other; a late write of an earlier one then conflicts, or makes an index without a ledger.
         """
         time = micro_time_text(unix_now)
         if self._held is not None and not self._deposed:
             self._pending = replace(self._held, renewed=time)
         else:
-            before = max(self._seen.transitions if self._seen else 0, least_transitions)
+            before = self._seen.transitions if self._seen else 0
             self._pending = LeaderRecord(self.identity, self._lease_seconds, time, time, before + 1, self._address)
         return render(self._pending)
 

@@ -164,12 +164,6 @@ def test_a_restarted_process_takes_over_from_itself_with_another_transition() ->
     assert fields(restarted.record(UNIX))["leaderTransitions"] == 2
 
 
-def test_the_count_of_transitions_can_be_kept_from_going_back() -> None:
-    elector = Elector("one")
-    elector.observe(None, 0)
-    assert fields(elector.record(UNIX, least_transitions=7))["leaderTransitions"] == 8
-
-
 def test_a_leader_quits_when_it_was_not_renewed_in_time() -> None:
     elector = Elector("one")
     written_by(elector, 10)
