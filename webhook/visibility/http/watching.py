@@ -6,6 +6,7 @@ asked for. A list sent as a watch (``sendInitialEvents``) ends with an annotated
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -60,12 +61,14 @@ class Watch:
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the events until the time is up, the version has expired or this replica stops."""
         loop = asyncio.get_running_loop()
-        ends, bookmark_at = loop.time() + self._request.seconds, loop.time() + BOOKMARK_SECONDS
+        ends = loop.time() + self._request.seconds
+        # Who asks for none waits for changes alone: each look takes a turn from all other reads.
+        bookmark_at = loop.time() + BOOKMARK_SECONDS if self._request.bookmarks else math.inf
         try:
             async for line in self._begin():
                 yield line
             while (left := ends - loop.time()) > LEAST_SECONDS and not self._cache.ended:
-                is_bookmark_due = self._request.bookmarks and loop.time() >= bookmark_at
+                is_bookmark_due = loop.time() >= bookmark_at
                 async for line in self._changes(is_bookmark_due):
                     yield line
                 if is_bookmark_due:

@@ -234,6 +234,22 @@ async def test_bookmarks_come_when_asked_for_and_a_watch_ends_in_time() -> None:
 
 
 @pytest.mark.virtual_time
+@pytest.mark.parametrize("bookmarks", [False, True])
+async def test_a_watch_that_is_told_nothing_does_not_look(monkeypatch: pytest.MonkeyPatch, bookmarks: bool) -> None:
+    cache, looks = WatchCache(Clock().now), list[float]()
+    changes = cache.changes
+
+    def noted(resource: str, after: int) -> list[tuple[Key, caches.Document]]:
+        looks.append(asyncio.get_running_loop().time())
+        return changes(resource, after)
+
+    monkeypatch.setattr(cache, "changes", noted)
+    request = WatchRequest(EVERYTHING, cache.version, bookmarks=bookmarks, seconds=100)
+    assert len([line async for line in Watch(cache, request, Clock().now).lines()]) == (3 if bookmarks else 0)
+    assert len(looks) == (4 if bookmarks else 1)
+
+
+@pytest.mark.virtual_time
 async def test_a_watch_of_tables_tells_its_columns_once() -> None:
     cache = WatchCache(Clock().now)
     for name in ("a", "b"):
