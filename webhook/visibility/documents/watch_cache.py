@@ -2,8 +2,9 @@
 
 A version is Unix milliseconds with the replica's number below, and always grows: versions of two replicas can be
 compared, and a replica knows which ones it gave out itself. A watch that comes from another replica is told the last
-seconds again, because that replica may have noticed the same change a little later. Deletions are remembered up to a
-bound; a watch from before that is refused and lists again, as Kubernetes does with 410.
+seconds again, because that replica may have noticed the same change a little later. What was deleted, and what was
+selected otherwise before it changed, is remembered up to a bound. A watch from before that is refused and lists again,
+as Kubernetes does with 410.
 
 A document is kept as JSON text without its version, which is written in when it is read, and packed: twenty thousand
 would be most of the process if they were parsed, and a tenth of it as mere text.
@@ -18,10 +19,13 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from webhook.visibility.http.group import API_VERSION, RESOURCES
+from webhook.untyped import paths
+from webhook.visibility.http.group import API_VERSION, FIELDS, RESOURCES
 
 REPLICA_BITS: Final = 10
-TOMBSTONES_MAX: Final = 10_000
+PAST_MAX: Final = 20_000
+PAST_BYTES_MAX: Final = 16 * 2**20
+"""Documents that are remembered as they were, and their packed bytes: these have some 350, but labels may be long."""
 WORDS_BYTES_MAX: Final = 4096
 OVERLAP_MILLIS: Final = 5_000
 """What a watch is told again when its version is another replica's."""
@@ -51,7 +55,10 @@ class Document:
     size: int
     """Bytes of its text: what reading it costs."""
     version: int
-    created_version: int
+    since_version: int
+    """Since when selectors see it as they do now."""
+    traits: int
+    """Hash of all that selectors can ask of it."""
     deleted: bool = False
 
     def render(self) -> bytes:
@@ -80,6 +87,21 @@ def _unpacked(packed: bytes, words: bytes) -> bytes:
     return zlib.decompressobj(zdict=words).decompress(packed)
 
 
+_SELECTED_BY: Final = tuple(paths.parse(path) for path in ("metadata.labels", *FIELDS))
+
+
+def _traits(document: Mapping[str, Any]) -> int:
+    return hash(orjson.dumps([paths.find(document, path) for path in _SELECTED_BY]))
+
+
+class _Past(NamedTuple):
+    """A document as selectors saw it once."""
+
+    document: Document
+    until_version: int
+    """Of the change, or of the deletion, after which they did not any more."""
+
+
 @dataclass(slots=True)
 class _Shelf:
     """The documents of one resource."""
@@ -102,7 +124,9 @@ class WatchCache:
         self._now = now
         self._replica = replica & ((1 << REPLICA_BITS) - 1)
         self._shelves = {plural: _Shelf() for plural in RESOURCES}
-        self._tombstones: deque[tuple[str, Key, int]] = deque()
+        self._past: deque[_Past] = deque()
+        """What was deleted, or is selected otherwise since; oldest first."""
+        self._past_bytes = 0
         self._moved = asyncio.Event()
         self.ended = False
         """Nothing follows any more: watches end."""
@@ -125,9 +149,12 @@ class WatchCache:
         known = shelf.standing.get(key.namespace, {}).get(key.name)
         if known is not None and known.packed == packed:
             return False
-        version = self._next_version()
-        created = version if known is None else known.created_version
-        written = Document(key, packed, shelf.words, len(text), version, created)
+        version, traits = self._next_version(), _traits(document)
+        is_same = known is not None and known.traits == traits
+        since = known.since_version if known is not None and is_same else version
+        written = Document(key, packed, shelf.words, len(text), version, since, traits)
+        if known is not None and not is_same:
+            self._remember(known, version)
         shelf.standing.setdefault(key.namespace, {})[key.name] = written
         self._note(shelf, key, written)
         return True
@@ -142,9 +169,7 @@ class WatchCache:
             del shelf.standing[key.namespace]
         version = self._next_version()
         self._note(shelf, key, replace(known, version=version, deleted=True))
-        self._tombstones.append((key.resource, key, version))
-        while len(self._tombstones) > TOMBSTONES_MAX:
-            self._bury(*self._tombstones.popleft())
+        self._remember(known, version)
 
     def end(self) -> None:
         """End every watch: this replica stops, and clients go on with another."""
@@ -158,10 +183,19 @@ class WatchCache:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    def _bury(self, resource: str, key: Key, version: int) -> None:
-        self._floor = version
-        log = self._shelves[resource].log
-        if key in log and log[key].version == version:
+    def _remember(self, document: Document, until_version: int) -> None:
+        self._past.append(_Past(document, until_version))
+        self._past_bytes += len(document.packed)
+        while len(self._past) > PAST_MAX or self._past_bytes > PAST_BYTES_MAX:
+            self._forget(self._past.popleft())
+
+    def _forget(self, past: _Past) -> None:
+        self._floor = past.until_version
+        self._past_bytes -= len(past.document.packed)
+        key = past.document.key
+        log = self._shelves[key.resource].log
+        last = log.get(key)
+        if last is not None and last.deleted and last.version == past.until_version:
             del log[key]
 
     def _next_version(self) -> int:
@@ -197,13 +231,32 @@ class WatchCache:
         """
         if version < self._floor:
             raise Expired(f"version {version} is too old; the oldest that can be watched from is {self._floor}")
-        if version & ((1 << REPLICA_BITS) - 1) == self._replica:
+        if self._is_own(version):
             if version > self.version:
                 # Nothing would be told until then. Kubernetes answers 504, which may also mean that a server is slow;
                 # 410 means nothing but to list again.
                 raise Expired(f"version {version} is in the future; the last that was given is {self.version}")
             return version
         return max(self._floor, min(version, self.version) - (OVERLAP_MILLIS << REPLICA_BITS))
+
+    def held(self, resource: str, namespace: str | None, version: int) -> list[tuple[Key, Document]]:
+        """Return what a client may hold that has read up to ``version``, each as selectors saw it then.
+
+        Of another replica's version these may be several states of one document, and some that the client has not
+        read: those are since a later version than the ``position``. Raises Expired.
+        """
+        after = self.position(version)
+        until = version if self._is_own(version) else version + (OVERLAP_MILLIS << REPLICA_BITS)
+        found = self.documents(resource, namespace)
+        for document, until_version in reversed(self._past):
+            if until_version <= after:
+                break
+            if document.key.resource == resource and namespace in (None, document.key.namespace):
+                found.append((document.key, document))
+        return [(key, document) for key, document in found if document.since_version <= until]
+
+    def _is_own(self, version: int) -> bool:
+        return version & ((1 << REPLICA_BITS) - 1) == self._replica
 
     def changes(self, resource: str, after: int) -> list[tuple[Key, Document]]:
         """Return what changed after a ``position``, oldest first. Raises Expired when that was forgotten meanwhile."""

@@ -18,6 +18,8 @@ JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 """On a Workload: the uid of its job, by which Kueue's users find it."""
 FULL_NAME: Final = "kube-queue/quota-fullname"
 """On a Queue: where it stands in the tree."""
+FIELDS: Final = ("metadata.name", "metadata.namespace", "spec.queueName", "status.admission.clusterQueue")
+"""Fields that documents can be selected by, as by their labels."""
 
 
 @dataclass(frozen=True, slots=True)

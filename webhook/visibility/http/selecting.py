@@ -8,9 +8,8 @@ from webhook.core.model.policy import LabelSelector
 from webhook.kube.selectors import parse_labels
 from webhook.untyped import paths
 from webhook.visibility.documents.watch_cache import Key
+from webhook.visibility.http.group import FIELDS
 
-FIELDS: Final = ("metadata.name", "metadata.namespace", "spec.queueName", "status.admission.clusterQueue")
-"""Fields that can be selected by."""
 SELECTOR_BYTES_MAX: Final = 4096
 TERMS_MAX: Final = 64
 """Of each selector of a request. Every document is compared with every term."""

@@ -55,6 +55,8 @@ class Watch:
         self._resource = request.selection.resource
         self._shown: set[Key] = set()
         """What the client holds."""
+        self._doubtful: set[Key] = set()
+        """What it may hold besides: another replica may have noticed it earlier."""
         self._with_columns = True
         self._position = 0
 
@@ -84,34 +86,38 @@ class Watch:
         selection, version = self._request.selection, self._request.version
         await self._pace.turn()
         self._position = self._cache.advance() if version is None else self._cache.position(version)
-        standing = self._cache.documents(selection.resource, selection.namespace)
-        async for stretch in self._pace.stretches(standing, selection.terms):
+        if version is None:
+            found = self._cache.documents(selection.resource, selection.namespace)
+        else:
+            found = self._cache.held(selection.resource, selection.namespace, version)
+        async for stretch in self._pace.stretches(found, selection.terms):
             if version is not None:
-                self._shown.update(k for k, it in stretch if it.version <= self._position and self._selects(it))
+                for key, document in stretch:
+                    if self._selects(document):
+                        (self._shown if document.since_version <= self._position else self._doubtful).add(key)
                 continue
-            for line in [line for key, document in stretch for line in self._tell(key, document, after=0)]:
+            for line in [line for key, document in stretch for line in self._tell(key, document)]:
                 yield line
         if version is None and self._request.initial_end:
             yield self._bookmark(_INITIAL_END)
 
     async def _changes(self, is_bookmark_due: bool) -> AsyncIterator[bytes]:
         await self._pace.turn()
-        after = self._position
-        changes = self._cache.changes(self._resource, after)
+        changes = self._cache.changes(self._resource, self._position)
         # Known before anything is sent: what changes while it is being sent comes after this version.
         self._position = self._cache.advance() if is_bookmark_due else self._cache.version
         placed = [change for change in changes if self._request.selection.has_place(change[0])]
         async for stretch in self._pace.stretches(placed, self._request.selection.terms):
-            for line in [line for key, document in stretch for line in self._tell(key, document, after)]:
+            for line in [line for key, document in stretch for line in self._tell(key, document)]:
                 yield line
 
-    def _tell(self, key: Key, document: Document, after: int) -> Iterable[bytes]:
-        selected = self._selects(document)
-        if selected and not document.deleted:
-            known = key in self._shown or 0 < document.created_version <= after
+    def _tell(self, key: Key, document: Document) -> Iterable[bytes]:
+        known, may_be_held = key in self._shown, key in self._doubtful
+        self._doubtful.discard(key)
+        if not document.deleted and self._selects(document):
             self._shown.add(key)
             yield self._change("MODIFIED" if known else "ADDED", document)
-        elif key in self._shown or (selected and document.deleted and document.created_version <= after):
+        elif known or may_be_held:
             self._shown.discard(key)
             yield self._change("DELETED", document)
 

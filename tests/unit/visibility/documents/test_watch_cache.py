@@ -117,7 +117,7 @@ def test_who_lists_and_then_follows_holds_what_stands(changes: list[tuple[str, i
 def test_deletions_are_forgotten_oldest_first_and_then_a_watch_from_before_expires(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(caches, "TOMBSTONES_MAX", 3)
+    monkeypatch.setattr(caches, "PAST_MAX", 3)
     cache = WatchCache(Clock().now)
     versions = []
     for index in range(6):
@@ -216,7 +216,7 @@ async def test_an_object_that_stops_being_selected_is_deleted_for_that_watch() -
     task = asyncio.create_task(changes())
     found = await events(watch, 2)
     await task
-    assert [event["type"] for event in found] == ["DELETED", "MODIFIED"]
+    assert [event["type"] for event in found] == ["DELETED", "ADDED"]
 
 
 @pytest.mark.virtual_time
