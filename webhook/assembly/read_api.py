@@ -100,7 +100,7 @@ def read_api(
     cache, chronicle = WatchCache(clock.now, zlib.crc32(identity.encode())), Chronicle(view, clock.now)
     workloads = WorkloadWriter(cache, view, engine, kinds, chronicle, reason, start)
     queues = QueueWriter(cache, view, queue_counts, policy_objects)
-    return ReadApi(cache, Reporter(workloads, queues, chronicle), view, clock)
+    return ReadApi(cache, Reporter(workloads, queues), view, clock)
 
 
 async def _certificate(cert_dir: Path, clock: Clock) -> ServingCertificate:

@@ -69,8 +69,10 @@ class View:
     """
     outdated: dict[str, str] = field(default_factory=dict)
     """The same of what was read before and is gone by as it was then: policy and nodes, or a feed that all need."""
-    moved: set[str] | None = None
-    """Uids of gangs whose job or entry is another one than when this was emptied last; None while nobody asks."""
+    moved: dict[str, JobRecord | None] | None = None
+    """Uids of gangs whose job or entry is another one than when this was emptied last, each with its job as it was
+    last if that has gone; None while nobody asks.
+    """
     _deleted: set[str] = field(default_factory=set)
     """Jobs that were seen to be deleted and have a reservation still."""
     _running: set[str] = field(default_factory=set)
@@ -110,7 +112,8 @@ class View:
     def drop_job(self, record: JobRecord) -> None:
         """Forget one job object; a successor of the same name is left alone."""
         self.jobs.pop(record.uid, None)
-        self._note_moved((record.uid,))
+        if self.moved is not None:
+            self.moved[record.uid] = record
         key = (record.kind, record.namespace, record.name)
         if self.job_names.get(key) == record.uid:
             del self.job_names[key]
@@ -307,7 +310,8 @@ class View:
 
     def _note_moved(self, uids: Iterable[str]) -> None:
         if self.moved is not None:
-            self.moved.update(uids)
+            for uid in uids:
+                self.moved.setdefault(uid)
 
     def _count_held(self, ledger: Ledger, uids: Iterable[str], sign: int) -> None:
         for uid in uids:

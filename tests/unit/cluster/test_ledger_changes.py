@@ -54,10 +54,10 @@ def test_what_follows_from_changes_is_what_follows_from_all(
         book.index, book.pages = book_of(held, seq)
         ledger, before = book.read(), view.ledger.entries
         assert ledger is not None
-        view.moved = set()
+        view.moved = {}
         view.set_ledger(ledger, book.changes)
         differ = {uid for uid in before.keys() | ledger.entries if before.get(uid) is not ledger.entries.get(uid)}
-        assert differ <= view.moved
+        assert differ <= view.moved.keys()
         fresh, whole = View(), LedgerBook(book.index, book.pages).read()
         fresh.set_ledger(whole)
         assert ledger == whole

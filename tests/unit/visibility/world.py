@@ -56,7 +56,6 @@ class World:
         self.reporter = Reporter(
             WorkloadWriter(self.cache, self.view, self.engine, KINDS, chronicle, self.reason, Start()),
             QueueWriter(self.cache, self.view, self.queue_counts, lambda: self.objects),
-            chronicle,
         )
 
     def reason(self, uid: str) -> Reason | None:

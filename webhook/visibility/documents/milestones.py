@@ -6,6 +6,7 @@ happened before this process started is estimated from what the objects do say, 
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Reservation
@@ -34,6 +35,14 @@ class _Noted:
     milestones: Milestones = field(default_factory=Milestones)
 
 
+class Before(NamedTuple):
+    """A gang as it was before it changed or went; at least one of job and reservation is there."""
+
+    uid: str
+    job: JobRecord | None
+    reservation: Reservation | None
+
+
 class Chronicle:
     """Notes the milestones of every gang of one view, which is told so: no two may note the same."""
 
@@ -47,16 +56,26 @@ class Chronicle:
         noted = self._noted.get(uid)
         return Milestones() if noted is None else noted.milestones
 
-    def note(self) -> None:
-        """Look at every gang whose job or reservation is another object than at the last look; at first, at all."""
+    def note(self) -> list[Before]:
+        """Look at every gang whose job or reservation is another object than at the last look; at first, at all.
+
+        Return these as they were, those that came and went in between too.
+        """
         jobs, entries, now = self._view.jobs, self._view.ledger.entries, self._now()
-        moved, self._view.moved = self._view.moved, set()
-        for uid in jobs.keys() | entries.keys() if moved is None else moved:
+        moved, self._view.moved = self._view.moved, {}
+        found = []
+        for uid, gone in (dict.fromkeys(jobs.keys() | entries.keys()) if moved is None else moved).items():
             job, reservation = jobs.get(uid), entries.get(uid)
+            known = self._noted.get(uid)
+            before = Before(uid, gone, None) if known is None else Before(uid, known.job, known.reservation)
+            is_same = before.job is job and before.reservation is reservation
+            if not is_same and (before.job is not None or before.reservation is not None):
+                found.append(before)
             if job is None and reservation is None:
                 self._noted.pop(uid, None)
             else:
                 self._note(uid, job, reservation, now)
+        return found
 
     def _note(self, uid: str, job: JobRecord | None, reservation: Reservation | None, now: float) -> None:
         known = self._noted.get(uid)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from webhook.cluster.queue_counts import Counts, QueueCounts, QueueTotals
@@ -52,13 +53,17 @@ class QueueWriter:
     """What each document was last written from."""
     _tree: QuotaTree = field(default_factory=lambda: QuotaTree(Policy()))
 
+    def note(self) -> None:
+        """Note which queues there are, whether anybody reads or not."""
+        if self.view.policy is not self._policy:
+            self._take_policy(self.view.policy)
+
     async def write(self, max_age_seconds: float) -> None:
         """Bring the watch cache up to date with counts of at most that age; others have their turns in between."""
+        self.note()
         counts, policy = self.queue_counts.take(max_age_seconds), self.view.policy
-        if counts is self._counts and policy is self._policy:
+        if counts is self._counts:
             return
-        if policy is not self._policy:
-            self._take_policy(policy)
         self._counts = counts
         usage, borrowing = self._usage(counts)
         for number, listed in enumerate(self._listed, start=1):
@@ -96,15 +101,30 @@ class QueueWriter:
         return usage, loans((vertex for vertex in self._tree.vertices if vertex.parent is None), usage.all_of)
 
     def _take_policy(self, policy: Policy) -> None:
-        before = set(self._numbers)
-        self._policy, self._numbers, self._tree = policy, {}, self.queue_counts.tree(policy)
+        before = self._unread()
+        self._policy, self._counts, self._numbers, self._tree = policy, None, {}, self.queue_counts.tree(policy)
         self._listed = listed_vertices(policy, self._tree)
         self._created = creation_times(self.policy_objects())
         present = {Key(QUEUES.plural, listed.namespace, listed.name) for listed in self._listed}
         handles = {Key(QUEUES.plural, local.namespace, local.name): local for local in policy.local_queues.values()}
         self._locals = {key: local for key, local in handles.items() if key not in present}
-        for key in before - present - self._locals.keys():
-            self.cache.drop(key)
+        for key, document in before.items():
+            if key not in present and key not in self._locals:
+                if self.cache.get(key) is None:
+                    self.cache.drop_unwritten(key, document())
+                self.cache.drop(key)
+
+    def _unread(self) -> dict[Key, Callable[[], Mapping[str, Any]]]:
+        """Return all queues, each with what makes a document of it without its numbers."""
+        nothing, created = QueueTotals(), self._created
+        found: dict[Key, Callable[[], Mapping[str, Any]]] = {}
+        for listed in self._listed:
+            found[Key(QUEUES.plural, listed.namespace, listed.name)] = partial(
+                queue_document, listed, nothing, Loans(), NO_SHARE, {}, created=created.get(listed.source)
+            )
+        for key, local in self._locals.items():
+            found[key] = partial(local_queue_document, local, None, None, nothing, {}, {}, created=None)
+        return found
 
 
 def _free(usage: Usage, vertex: Vertex) -> dict[str, int]:

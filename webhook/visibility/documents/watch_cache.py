@@ -56,7 +56,7 @@ class Document:
     """Bytes of its text: what reading it costs."""
     version: int
     since_version: int
-    """Since when selectors see it as they do now."""
+    """Since when selectors see it as they do now; 0 where that is not known here."""
     traits: int
     """Hash of all that selectors can ask of it."""
     deleted: bool = False
@@ -76,6 +76,12 @@ _HEADS: Final = {
     plural: f'{{"apiVersion":"{API_VERSION}","kind":"{resource.kind}","metadata":'.encode()
     for plural, resource in RESOURCES.items()
 }
+
+
+def _text(document: Mapping[str, Any]) -> bytes:
+    # The opening brace of metadata goes: the version is written in its place.
+    text = orjson.dumps({name: part for name, part in document.items() if name not in ("apiVersion", "kind")})
+    return text[len(b'{"metadata":{') :]
 
 
 def _packed(text: bytes, words: bytes) -> bytes:
@@ -133,6 +139,8 @@ class WatchCache:
         self.version = 0
         self.version = self._next_version()
         self._floor = self.version
+        self._others_floor = self.version
+        """No watch goes on here from an earlier version of another replica."""
         self._changed = self.version
         """The version of the last change."""
 
@@ -141,9 +149,7 @@ class WatchCache:
     def put(self, key: Key, document: Mapping[str, Any]) -> bool:
         """Write a document (metadata without resourceVersion, then the rest); return whether it changed."""
         shelf = self._shelves[key.resource]
-        # The opening brace of metadata goes: the version is written in its place.
-        text = orjson.dumps({name: part for name, part in document.items() if name not in ("apiVersion", "kind")})
-        text = text[len(b'{"metadata":{') :]
+        text = _text(document)
         shelf.words = shelf.words or text[:WORDS_BYTES_MAX]
         packed = _packed(text, shelf.words)
         known = shelf.standing.get(key.namespace, {}).get(key.name)
@@ -170,6 +176,26 @@ class WatchCache:
         version = self._next_version()
         self._note(shelf, key, replace(known, version=version, deleted=True))
         self._remember(known, version)
+
+    def drop_unwritten(self, key: Key, document: Mapping[str, Any]) -> None:
+        """Tell that a document went away which does not stand here: another replica may have shown it."""
+        self._note(self._shelves[key.resource], key, replace(self.remember(key, document), deleted=True))
+
+    def remember(self, key: Key, document: Mapping[str, Any]) -> Document:
+        """Keep, and return, a document as it was until now and was not written then: another replica may have shown it
+        so.
+        """
+        shelf, version = self._shelves[key.resource], self._next_version()
+        text = _text(document)
+        shelf.words = shelf.words or text[:WORDS_BYTES_MAX]
+        packed = _packed(text, shelf.words)
+        was = Document(key, packed, shelf.words, len(text), version, since_version=0, traits=_traits(document))
+        self._remember(was, version)
+        return was
+
+    def refuse_others(self) -> None:
+        """Refuse other replicas' versions from before now: what they may have shown until then was not noted here."""
+        self._others_floor = self._next_version()
 
     def end(self) -> None:
         """End every watch: this replica stops, and clients go on with another."""
@@ -229,15 +255,17 @@ class WatchCache:
 
         Raises Expired.
         """
-        if version < self._floor:
-            raise Expired(f"version {version} is too old; the oldest that can be watched from is {self._floor}")
+        overlap = 0 if self._is_own(version) else OVERLAP_MILLIS << REPLICA_BITS
+        oldest = self._floor if self._is_own(version) else max(self._floor, self._others_floor) + overlap
+        if version < oldest:
+            raise Expired(f"version {version} is too old; the oldest that can be watched from is {oldest}")
         if self._is_own(version):
             if version > self.version:
                 # Nothing would be told until then. Kubernetes answers 504, which may also mean that a server is slow;
                 # 410 means nothing but to list again.
                 raise Expired(f"version {version} is in the future; the last that was given is {self.version}")
             return version
-        return max(self._floor, min(version, self.version) - (OVERLAP_MILLIS << REPLICA_BITS))
+        return max(self._floor, min(version, self.version) - overlap)
 
     def held(self, resource: str, namespace: str | None, version: int) -> list[tuple[Key, Document]]:
         """Return what a client may hold that has read up to ``version``, each as selectors saw it then.

@@ -23,7 +23,7 @@ from webhook.core.reasons.reasons import Code, Reason
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.reading.record import JobRecord
 from webhook.visibility.documents.conditions import Facts
-from webhook.visibility.documents.milestones import Chronicle
+from webhook.visibility.documents.milestones import Before, Chronicle, Milestones
 from webhook.visibility.documents.watch_cache import Key, WatchCache
 from webhook.visibility.documents.workload import workload, workload_name
 from webhook.visibility.http.group import WORKLOADS
@@ -32,6 +32,9 @@ _HELD_FOR: Final = {
     LIMIT_REACHED: "it has run for as long as its label allows",
     ATTEMPTS_USED_UP: "too few of its pods ran in time, and its attempts are used up",
 }
+BEFORE_MAX: Final = 200
+"""Gangs of which one look remembers how they were, some 0.1 ms each. Where more have changed unread, watches that come
+from another replica list again."""
 BATCH: Final = 50
 """Documents written before other tasks get their turn: decisions run on the same loop."""
 
@@ -80,11 +83,48 @@ class WorkloadWriter:
     _positions: dict[str, dict[str, int]] = field(default_factory=dict)
     """Queue to its gangs' places, as far as this look needed them."""
 
+    def note(self) -> None:
+        """Note what happened to gangs, whether anybody reads or not."""
+        is_all_known = self.view.moved is not None and self.view.synced
+        before = self.chronicle.note()
+        unread = [each for each in before if not self._is_written(each)]
+        if is_all_known and len(unread) <= BEFORE_MAX:
+            for each in unread:
+                self._remember(each)
+        else:
+            self.cache.refuse_others()
+
+    def _is_written(self, before: Before) -> bool:
+        """Return whether nothing is lost if only what follows is written."""
+        uid, was = before.uid, _selectable(before.job, before.reservation)
+        if self._kind(before.job, before.reservation) is None:
+            return True
+        known = self._seen.get(uid)
+        if known is not None and known.key is not None and _selectable(known.job, known.reservation) == was:
+            return True
+        job, reservation = self.view.jobs.get(uid), self.view.ledger.entries.get(uid)
+        return self._kind(job, reservation) is not None and _selectable(job, reservation) == was
+
+    def _remember(self, before: Before) -> None:
+        """Remember a gang as no document here says that it was: a client may have read it at another replica."""
+        uid, job, reservation = before
+        source, kind = job or reservation, self._kind(job, reservation)
+        assert source is not None
+        assert kind is not None
+        key = Key(WORKLOADS.plural, source.namespace, workload_name(kind, source.name, uid))
+        document = workload(
+            Facts(job, reservation, kind, self._queue_of(job, reservation), None, None, 0, Milestones())
+        )
+        is_there = self._kind(self.view.jobs.get(uid), self.view.ledger.entries.get(uid)) is not None
+        if is_there or self.cache.get(key) is not None:
+            self.cache.remember(key, document)
+        else:
+            self.cache.drop_unwritten(key, document)
+
     async def write(self, care: Care) -> float:
         """Bring the watch cache up to date; return how long finding out what changed took."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        self.chronicle.note()
         self._positions = {}
         changed, stale = self._compare(began, care)
         found = loop.time()
@@ -142,13 +182,11 @@ class WorkloadWriter:
         job, reservation = self.view.jobs.get(uid), self.view.ledger.entries.get(uid)
         source = job or reservation
         if source is None:
-            # Gone since the look began.
-            if uid in self._seen:
-                self._drop(uid)
+            # Gone since the look began: the next one drops it.
             return
         pods = self.view.present(source.namespace, uid)
-        kind = self.kinds.get(source.kind)
-        if kind is None or (job is not None and reservation is None and not job.is_ours):
+        kind = self._kind(job, reservation)
+        if kind is None:
             if uid in self._seen:
                 self._drop(uid)
             self._seen[uid] = _Seen(None, job, reservation, pods)
@@ -173,6 +211,13 @@ class WorkloadWriter:
             provisional=reason is not None and reason.code is Code.PENDING_EVALUATION,
         )
         self.cache.put(key, workload(facts))
+
+    def _kind(self, job: JobRecord | None, reservation: Reservation | None) -> JobKind | None:
+        """Return the kind of a gang; None for what has no document."""
+        source = job or reservation
+        if source is None or (job is not None and reservation is None and not job.is_ours):
+            return None
+        return self.kinds.get(source.kind)
 
     def _lacking(self, job: JobRecord | None, reservation: Reservation | None) -> tuple[str, ...]:
         if job is None or reservation is None or job.ready:
@@ -217,6 +262,13 @@ class WorkloadWriter:
         if not job.suspended:
             return Reason(Code.SUSPENDED, "runs without a reservation and is about to be suspended or adopted")
         return Reason(Code.PENDING_EVALUATION, "has not been decided about yet")
+
+
+def _selectable(job: JobRecord | None, reservation: Reservation | None) -> tuple[object, ...]:
+    """Return what decides by what a gang's document is selected."""
+    labels = None if job is None or job.gang is None else job.gang.labels
+    held = reservation or (None if job is None or job.finished is None else job.admission)
+    return labels, None if job is None else job.queue_label, None if held is None else held.queue
 
 
 def _why_it_goes(job: JobRecord | None) -> Reason | None:

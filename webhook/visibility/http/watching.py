@@ -117,7 +117,8 @@ class Watch:
         if not document.deleted and self._selects(document):
             self._shown.add(key)
             yield self._change("MODIFIED" if known else "ADDED", document)
-        elif known or may_be_held:
+        elif known or may_be_held or (document.deleted and not document.since_version and self._selects(document)):
+            # The last is of what was never written here: nobody knows whether the client holds it.
             self._shown.discard(key)
             yield self._change("DELETED", document)
 
