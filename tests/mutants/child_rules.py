@@ -132,7 +132,7 @@ CHILD_MUTANTS: Final = (
         "C",
         "what asks for a queue is part of the gang that holds its room",
         "webhook/cluster/feeds.py",
-        '            alone = alone and self.view.holder(new.namespace, new.uid) in ("", new.uid)\n',
+        '                alone = alone and self.view.holder(new.namespace, new.uid) in ("", new.uid)\n',
         "",
         IN_REVIEW,
     ),

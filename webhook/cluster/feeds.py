@@ -274,17 +274,19 @@ class Feeds:
         return gating.is_marked(kind, document, self.kinds)
 
     def _job(self, _feed: str, old: JobRecord | Bystander | None, new: JobRecord | Bystander | None) -> None:
-        if new is not None:
-            # One without our marks is adopted, where it waits for us at all and was not made for another gang. What
-            # was is part of that one for as long as it holds room: pods run there that are charged to nobody else.
-            alone = isinstance(new, JobRecord) and not (new.marked or new.made_for or new.named)
-            alone = alone and self.view.holder(new.namespace, new.uid) in ("", new.uid)
-            owner = new.owner.uid if new.owner else ""
-            self.view.put_controller(new.uid, new.namespace, owner, alone=alone, made_for=new.made_for)
-            self.view.note_made(new.uid, new.named, running=new.running)
-        elif old is not None:
-            self.view.drop_controller(old.uid)
-        self._gang(old if isinstance(old, JobRecord) else None, new if isinstance(new, JobRecord) else None)
+        try:
+            if new is not None:
+                # One without our marks is adopted, where it waits for us at all and was not made for another gang. What
+                # was is part of that one for as long as it holds room: pods run there that are charged to nobody else.
+                alone = isinstance(new, JobRecord) and not (new.marked or new.made_for or new.named)
+                alone = alone and self.view.holder(new.namespace, new.uid) in ("", new.uid)
+                owner = new.owner.uid if new.owner else ""
+                self.view.put_controller(new.uid, new.namespace, owner, alone=alone, made_for=new.made_for)
+                self.view.note_made(new.uid, new.named, running=new.running)
+            elif old is not None:
+                self.view.drop_controller(old.uid)
+        finally:
+            self._gang(old if isinstance(old, JobRecord) else None, new if isinstance(new, JobRecord) else None)
 
     def _gang(self, old: JobRecord | None, new: JobRecord | None) -> None:
         if new is not None:
@@ -297,15 +299,17 @@ class Feeds:
             self.listener.job_changed(old, new)
 
     def _pod(self, _feed: str, old: PodRecord | None, new: PodRecord | None) -> None:
-        if new is not None:
-            self.view.put_pod(new)
-        elif old is not None:
-            self.view.drop_pod(old.namespace, old.uid)
-        groups = {(pod.namespace, pod.group) for pod in (old, new) if pod is not None and pod.group}
-        for namespace, group in sorted(groups):
-            pods = self.view.fences.number_of(namespace, pod_groups.gang_uid(namespace, group))
-            self._gathering.changed((namespace, group), pods)
-        self.listener.pod_changed(old, new)
+        try:
+            if new is not None:
+                self.view.put_pod(new)
+            elif old is not None:
+                self.view.drop_pod(old.namespace, old.uid)
+        finally:
+            groups = {(pod.namespace, pod.group) for pod in (old, new) if pod is not None and pod.group}
+            for namespace, group in sorted(groups):
+                pods = self.view.fences.number_of(namespace, pod_groups.gang_uid(namespace, group))
+                self._gathering.changed((namespace, group), pods)
+            self.listener.pod_changed(old, new)
 
     def _node(self, _feed: str, old: StoredNode | None, new: StoredNode | None) -> None:
         assert self.view.nodes is not None

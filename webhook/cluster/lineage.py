@@ -51,10 +51,11 @@ class Lineage:
         self._note_guess(uid, guess)
         self._owners[uid] = owner
         self._namespaces[uid] = intern(namespace)
-        if before:
-            self._disown(before, uid)
         if owner:
             self._children.setdefault(owner, set()).add(uid)
+        # Not before: the new owner may be gone, and kept for the former one alone.
+        if before:
+            self._disown(before, uid)
         return True
 
     def drop(self, uid: str) -> None:
@@ -84,10 +85,11 @@ class Lineage:
         guess = "" if controller or before else made_for
         controller = controller or before or guess
         if controller != before:
-            self.drop_pod(uid)
             self._note_guess(uid, guess)
             self._controllers[uid] = controller
             self._pods.setdefault(controller, set()).add(uid)
+            if before:
+                self._release(before, uid)
         return controller
 
     def drop_pod(self, uid: str) -> None:
@@ -95,26 +97,32 @@ class Lineage:
         controller = self._controllers.pop(uid, "")
         self._guessed.discard(uid)
         if controller:
-            self._pods[controller].discard(uid)
-            if not self._pods[controller]:
-                del self._pods[controller]
-            self._tidy(controller)
+            self._release(controller, uid)
+
+    def _release(self, controller: str, pod: str) -> None:
+        _discard(self._pods, controller, pod)
+        self._tidy(controller)
 
     def _disown(self, owner: str, child: str) -> None:
-        self._children[owner].discard(child)
-        if not self._children[owner]:
-            del self._children[owner]
+        _discard(self._children, owner, child)
         self._tidy(owner)
 
     def _tidy(self, uid: str) -> None:
-        """Forget an object that is gone and that nothing left belongs to."""
-        if uid in self._gone and uid not in self._pods and uid not in self._children:
-            self._gone.discard(uid)
-            self._guessed.discard(uid)
+        """Forget an object that is gone and that nothing left belongs to, then its owner if that is one too, and so on.
+
+        Anybody may write a line of thousands of owners.
+        """
+        while self._is_over(uid):
             owner = self._owners.pop(uid)
-            del self._namespaces[uid]
             if owner:
-                self._disown(owner, uid)
+                _discard(self._children, owner, uid)
+            del self._namespaces[uid]
+            self._guessed.discard(uid)
+            self._gone.discard(uid)
+            uid = owner
+
+    def _is_over(self, uid: str) -> bool:
+        return uid in self._gone and uid not in self._pods and uid not in self._children
 
     # -- questions --------------------------------------------------------------------------------------------------
 
@@ -191,3 +199,10 @@ class Lineage:
             yield from level
             found = (child for each in level for child in self._children.get(each, ()))
             level = [child for child in found if self._namespaces[child] == namespace]
+
+
+def _discard(table: dict[str, set[str]], key: str, uid: str) -> None:
+    found = table[key]
+    found.discard(uid)
+    if not found:
+        del table[key]

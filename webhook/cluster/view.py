@@ -7,6 +7,7 @@ can be waited for is a ledger at least as new as a version somebody has seen.
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Set
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -142,10 +143,12 @@ class View:
     def drop_controller(self, uid: str) -> None:
         """Take note that an object of a job kind was deleted."""
         self._running.discard(uid)
-        self.by_name.drop(uid)
-        self.lineage.drop(uid)
         if uid in self.ledger.entries:
             self._deleted.add(uid)
+        try:
+            self.by_name.drop(uid)
+        finally:
+            self.lineage.drop(uid)
 
     def is_deleted(self, uid: str) -> bool:
         """Return whether a gang's job is gone or on its way, though its reservation is held until its pods are too."""
@@ -176,12 +179,13 @@ class View:
         return not self.lineage.knows(uid) and uid not in self._deleted
 
     def drop_pod(self, namespace: str, uid: str) -> None:
-        """Forget one pod."""
-        self.by_name.drop(uid)
-        self.lineage.drop_pod(uid)
-        self.fences.drop_pod(namespace, uid)
-        if self.nodes is not None:
-            self.nodes.drop_pod(uid)
+        """Forget one pod. Each part does, should another fail: nobody says again that it is gone."""
+        with ExitStack() as parts:
+            parts.callback(self.by_name.drop, uid)
+            parts.callback(self.lineage.drop_pod, uid)
+            parts.callback(self.fences.drop_pod, namespace, uid)
+            if self.nodes is not None:
+                parts.callback(self.nodes.drop_pod, uid)
 
     def present(self, namespace: str, uid: str) -> int:
         """Return how many pods of a gang were let go and have not ended, as ``Fences.present`` says.

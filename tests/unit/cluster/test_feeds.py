@@ -10,16 +10,20 @@ import orjson
 import pytest
 
 from tests.unit.controllers.ledger.keepers import Stage, reservation
-from tests.unit.server.reviews import review
+from tests.unit.server.reviews import job, pod, review
 from webhook.assembly.reconciler import reconciler
 from webhook.assembly.webhook import webhook
 from webhook.clock import LoopClock
 from webhook.cluster import feeds, unread
+from webhook.cluster.lineage import Lineage
+from webhook.cluster.listener import Listener
 from webhook.cluster.unread import Survey
 from webhook.config import Config
+from webhook.core.model.pods import PodRecord
 from webhook.dialects import config_map
 from webhook.dialects.fragment import Fragment
 from webhook.dialects.kueue import objects as kueue
+from webhook.jobs.reading.record import JobRecord
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.untyped import yaml_text
@@ -215,4 +219,39 @@ async def test_a_queue_that_was_deleted_stays_while_it_holds_gangs() -> None:
         await keeper.commit(drop=["a"])
         await asyncio.sleep(1)
         assert not parts.view.policy.queues
+        running.cancel()
+
+
+class Told(Listener):
+    """Notes what is gone."""
+
+    def __init__(self) -> None:
+        self.gone: list[str] = []
+
+    def job_changed(self, old: JobRecord | None, new: JobRecord | None) -> None:
+        self.gone += [old.name] if old is not None and new is None else []
+
+    def pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        self.gone += [old.name] if old is not None and new is None else []
+
+
+async def test_who_listens_is_told_what_is_gone_though_a_part_of_the_view_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No list brings it again: the informer has dropped it."""
+    async with SimulatedCluster(Random(1), namespaces=("tutti-system", "team-a")) as cluster:
+        await cluster.create(job("train"))
+        await cluster.create(pod("worker", owner=None))
+        parts = webhook(cluster.api(), Config(), identity="w", clock=LoopClock(), rng=Random(1))
+        parts.feeds.listener = told = Told()
+        running = asyncio.create_task(parts.run())
+        await asyncio.sleep(1)
+        assert [each.name for each in parts.view.jobs.values()] == ["train"]
+        monkeypatch.setattr(Lineage, "drop", lambda *_: 1 // 0)
+        monkeypatch.setattr(Lineage, "drop_pod", lambda *_: 1 // 0)
+        for path in ("/apis/batch/v1/namespaces/team-a/jobs/train", "/api/v1/namespaces/team-a/pods/worker"):
+            await cluster.api().request("DELETE", path)
+        await asyncio.sleep(1)
+        assert sorted(told.gone) == ["train", "worker"]
+        assert not parts.view.jobs
         running.cancel()

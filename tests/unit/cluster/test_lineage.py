@@ -47,6 +47,35 @@ def test_what_is_gone_is_remembered_while_pods_of_it_are_left() -> None:
     assert lineage.belongs("child", "train") is None, "nothing is kept of what is gone altogether"
 
 
+@pytest.mark.parametrize("top_first", [True, False], ids=["top first", "bottom first"])
+def test_a_line_of_thousands_of_owners_is_forgotten_with_the_last_pod(top_first: bool) -> None:
+    """Anybody may write it, and finalizers keep its objects until they are to go."""
+    line = [str(number) for number in range(5_000)]
+    lineage = lineage_of(dict(zip(line, ["gang", *line], strict=False)))
+    lineage.put("gang", "elsewhere", "")
+    lineage.put_pod("pod", line[-1])
+    for uid in line if top_first else reversed(line):
+        lineage.drop(uid)
+        assert list(lineage.below("gang", "elsewhere")) == ["gang"]
+    lineage.drop_pod("pod")
+    lineage.drop("gang")
+    assert vars(lineage) == vars(Lineage())
+
+
+def test_what_is_gone_is_remembered_for_what_goes_over_to_it() -> None:
+    lineage = lineage_of(CHAIN)
+    lineage.put_pod("pod", "child")
+    for uid in ("train", "set", "child"):
+        lineage.drop(uid)
+    lineage.put_pod("pod", "set")
+    assert list(lineage.line("set")) == ["set", "train"]
+    lineage.put("other", "ns", "set")
+    lineage.drop_pod("pod")
+    lineage.put("other", "ns", "train")
+    assert lineage.knows("train")
+    assert not lineage.knows("set")
+
+
 def test_an_orphan_belongs_to_the_gang_that_it_was_part_of_unless_it_is_one_itself() -> None:
     lineage = lineage_of(CHAIN)
     lineage.put_pod("pod", "child")

@@ -1,11 +1,14 @@
 """What a process concludes from the cluster as it sees it, in whichever order news arrive."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from tests.fuzz.costs import counted
 from tests.unit.jobs.records import waiting_job
+from webhook.cluster.by_name import ByName
+from webhook.cluster.lineage import Lineage
 from webhook.cluster.nodes.occupancy import Held, Occupancy
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger, reserve
@@ -13,6 +16,7 @@ from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.notation.names import GANG_LABEL
 from webhook.core.quota.fence import Fence
+from webhook.core.quota.fences import Fences
 from webhook.jobs.reading.ended import Ended
 from webhook.jobs.reading.record import Template
 
@@ -20,6 +24,19 @@ ONE = PodPrice({"cpu": 1000})
 GANG = Gang("uid", "Job.batch", "ns", "train", "q", (PodSet("main", 3, ONE),))
 RESERVED = reserve(GANG, "q", {"main": 3}, {}, epoch=1, now_seconds=1.0)
 TWO_ENDED = waiting_job(GANG, suspended=False, ended={"main": Ended(2, 2)})
+ON_NODE = PodRecord("pod", "ns", "pod", 1, ONE, node="node", phase="Running", owner_uid="owner")
+
+
+def left_of(view: View) -> list[type]:
+    """Return the parts of a view that have kept something of the pod."""
+    assert view.nodes is not None
+    kept = {
+        ByName: vars(view.by_name) != vars(ByName()),
+        Lineage: bool(view.lineage.controller_of("pod")),
+        Fences: view.fences.pod("ns", "pod") is not None,
+        Occupancy: view.nodes.capacity.bound("pod") is not None,
+    }
+    return [part for part, left in kept.items() if left]
 
 
 @pytest.mark.parametrize("job_first", [True, False], ids=["the job is read first", "the ledger is read first"])
@@ -71,6 +88,50 @@ def test_pods_that_were_read_before_the_owner_of_their_controller_are_told_whose
     assert view.fences.live_pods("ns", "uid", "") == 1, "nobody saw the gang: it may be an orphan of it"
     view.put_controller("uid", "ns", "")
     assert view.fences.live_pods("ns", "uid", "") == 0
+
+
+def test_a_pod_below_a_long_line_of_owners_that_are_gone_leaves_its_node() -> None:
+    """Finalizers are taken off from the top, and the pod is deleted last."""
+    view = View(nodes=Occupancy())
+    view.put_controller("uid", "elsewhere", "")
+    owners = [f"owner-{number}" for number in range(2_000)]
+    for uid, owner in zip(owners, ["uid", *owners], strict=False):
+        view.put_controller(uid, "ns", owner)
+    view.put_pod(replace(ON_NODE, owner_uid=owners[-1]))
+    for uid in owners:
+        view.drop_controller(uid)
+    view.drop_pod("ns", "pod")
+    assert left_of(view) == []
+    entry = replace(RESERVED, namespace="elsewhere", loose_pods=True)
+    view.set_ledger(Ledger(1, 1, {"uid": entry}))
+    assert view.present("elsewhere", "uid") == 0, "the gang that the topmost names can be asked"
+
+
+@pytest.mark.parametrize("part", [ByName.drop, Lineage.drop_pod, Fences.drop_pod, Occupancy.drop_pod])
+def test_each_part_of_the_view_forgets_a_pod_though_another_fails(
+    part: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has dropped the record does so once: nothing would ever take the pod off its node."""
+    view = View(nodes=Occupancy())
+    view.put_pod(replace(ON_NODE, named=("name",)))
+    owner = next(each for each in (ByName, Lineage, Fences, Occupancy) if part in vars(each).values())
+    monkeypatch.setattr(owner, part.__name__, lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        view.drop_pod("ns", "pod")
+    assert left_of(view) == [owner]
+
+
+@pytest.mark.parametrize("part", [ByName, Lineage])
+def test_so_does_each_part_an_object(part: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = View()
+    view.set_ledger(Ledger(1, 1, {"uid": RESERVED}))
+    view.put_controller("uid", "ns", "")
+    view.note_made("uid", ("name",), running=True)
+    monkeypatch.setattr(part, "drop", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        view.drop_controller("uid")
+    assert view.is_deleted("uid")
+    assert view.lineage.knows("uid") is (part is Lineage)
 
 
 @pytest.mark.parametrize("claim", ["an owner", "a label"])
