@@ -2,7 +2,8 @@
 
 Anybody may write a label on a pod template, and pods of a job that ran before Tutti came carry none of ours. What the
 API server's controllers wrote tells: a pod names the object that controls it, and that its own owner. Kept are all
-objects of job kinds, un-gated ones too, and those that are gone for as long as a pod or a child of theirs is left.
+objects of job kinds, un-gated ones too, and those that are gone for as long as a pod or a child of theirs is left, as
+far as its owners are followed.
 
 A reference to an owner in another namespace means nothing in Kubernetes, and may be anybody's: it is not followed.
 """
@@ -108,10 +109,18 @@ class Lineage:
         self._tidy(owner)
 
     def _tidy(self, uid: str) -> None:
-        """Forget an object that is gone and that nothing left belongs to, then its owner if that is one too, and so on.
+        """Forget an object that is gone and that nothing left belongs to, and of its owners those that are so too.
 
-        Anybody may write a line of thousands of owners.
+        If it stays, the line of those that are gone may have become so long that nobody asks for its top any more.
         """
+        if uid in self._gone:
+            uid = self._forget_upwards(uid)
+            for _ in range(DEPTH_MAX):
+                uid = self._owners.get(uid) or uid
+            self._forget_upwards(uid)
+
+    def _forget_upwards(self, uid: str) -> str:
+        """Return the first of an object and its owners that is kept, or was not seen; empty for none."""
         while self._is_over(uid):
             owner = self._owners.pop(uid)
             if owner:
@@ -120,9 +129,22 @@ class Lineage:
             self._guessed.discard(uid)
             self._gone.discard(uid)
             uid = owner
+        return uid
 
     def _is_over(self, uid: str) -> bool:
-        return uid in self._gone and uid not in self._pods and uid not in self._children
+        """Return whether nobody asks for an object any more: it is gone, and so is all that its next children lead to.
+
+        Of several children one is left, or leads to one that is: else they would be forgotten. A circle of which
+        nothing is left is a line of such that has no end.
+        """
+        for _ in range(DEPTH_MAX):
+            if uid not in self._gone or uid in self._pods:
+                return False
+            children = self._children.get(uid, ())
+            if len(children) != 1:
+                return not children
+            (uid,) = children
+        return True
 
     # -- questions --------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.cluster.lineage import Lineage
+from tests.fuzz.costs import counted
+from webhook.cluster.lineage import DEPTH_MAX, Lineage
 
 CHAIN = {"train": "", "set": "train", "child": "set", "stranger": ""}
 
@@ -74,6 +75,51 @@ def test_what_is_gone_is_remembered_for_what_goes_over_to_it() -> None:
     lineage.put("other", "ns", "train")
     assert lineage.knows("train")
     assert not lineage.knows("set")
+
+
+@pytest.mark.parametrize("first", ["an object", "a pod"])
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_owners_in_a_circle_are_forgotten_when_the_last_of_them_is_gone(size: int, first: str) -> None:
+    """Anybody may write it: whoever was made first is told later that the last one owns it."""
+    for start in range(0, size, 7):
+        circle = [str(number) for number in range(size)]
+        lineage = lineage_of(dict(zip(circle, ["", *circle], strict=False)))
+        lineage.put(circle[0], "ns", circle[-1])
+        lineage.put("beside", "ns", circle[0])
+        lineage.put_pod("pod", circle[size // 2])
+        if first == "a pod":
+            lineage.drop_pod("pod")
+        for uid in [*circle[start:], *circle[:start], "beside"]:
+            assert lineage.knows(circle[0])
+            lineage.drop(uid)
+        if first == "an object":
+            assert list(lineage.line(circle[size // 2])), "it controls a pod"
+            lineage.drop_pod("pod")
+        assert vars(lineage) == vars(Lineage())
+
+
+def test_a_line_that_goes_on_and_on_is_forgotten_from_its_top() -> None:
+    """Of each object but the last one nothing is left, and nobody follows so many owners."""
+    lineage = lineage_of({"0": ""})
+    for number in range(1, 100):
+        lineage.put(str(number), "ns", str(number - 1))
+        lineage.drop(str(number - 1))
+        assert [*lineage.line(str(number))] == [str(each) for each in range(number, max(number - DEPTH_MAX, -1), -1)]
+        assert sum(lineage.knows(str(each)) for each in range(100)) <= DEPTH_MAX + 1
+    lineage.drop("99")
+    assert vars(lineage) == vars(Lineage())
+
+
+def test_what_goes_costs_the_same_however_much_of_it_there_is() -> None:
+    """Each of these would take millions of steps, were all children or all owners looked at each time."""
+    for owner in (lambda _: "top", lambda number: str(number - 1)):
+        names = [str(number) for number in range(5_000)]
+        lineage = lineage_of({"top": "", **{name: owner(int(name)) for name in names}})
+        lineage.put_pod("pod", names[-1])
+        lineage.drop("top")
+        counted(lambda lineage=lineage, names=names: [lineage.drop(name) for name in names])
+        counted(lambda lineage=lineage: lineage.drop_pod("pod"))
+        assert vars(lineage) == vars(Lineage())
 
 
 def test_an_orphan_belongs_to_the_gang_that_it_was_part_of_unless_it_is_one_itself() -> None:
@@ -174,7 +220,127 @@ def test_whatever_comes_and_goes_it_answers_and_in_the_end_forgets(events: list[
     for pod in ("p", "q"):
         lineage.drop_pod(pod)
     for uid in "abcd":
-        lineage.put(uid, "ns", "", alone=True)
-    for uid in "abcd":
         lineage.drop(uid)
+    assert vars(lineage) == vars(Lineage())
+
+
+class Plain:
+    """The same, said the long way: everything is looked at each time."""
+
+    def __init__(self, *, forgets: bool) -> None:
+        self.forgets = forgets
+        self.owners: dict[str, str] = {}
+        self.here: set[str] = set()
+        self.pods: dict[str, str] = {}
+
+    def put(self, uid: str, owner: str, *, alone: bool) -> None:
+        self.owners[uid] = owner or ("" if alone else self.owners.get(uid, ""))
+        self.here.add(uid)
+        self.tidy()
+
+    def drop(self, uid: str) -> None:
+        self.here.discard(uid)
+        self.tidy()
+
+    def put_pod(self, pod: str, controller: str) -> None:
+        if controller:
+            self.pods[pod] = controller
+        self.tidy()
+
+    def drop_pod(self, pod: str) -> None:
+        self.pods.pop(pod, None)
+        self.tidy()
+
+    def left(self) -> set[str]:
+        """Return what is there or has pods."""
+        return self.here | set(self.pods.values())
+
+    def tidy(self) -> None:
+        kept: set[str] = set()
+        level = self.left() if self.forgets else set(self.owners)
+        while level := (level & self.owners.keys()) - kept:
+            kept |= level
+            level = {self.owners[uid] for uid in level}
+        self.owners = {uid: owner for uid, owner in self.owners.items() if uid in kept}
+
+    def line(self, uid: str) -> list[str]:
+        found = [uid]
+        while len(found) < DEPTH_MAX:
+            owner = self.owners.get(uid)
+            if not owner or (owner in self.owners and place_of(owner) != place_of(uid)):
+                break
+            found.append(uid := owner)
+        return found
+
+    def below(self, uid: str, namespace: str) -> list[str]:
+        found, level = [], {uid}
+        here = [each for each in self.owners if place_of(each) == namespace]
+        for _ in range(DEPTH_MAX):
+            found += level
+            level = {each for each in here if self.owners[each] in level}
+        return sorted(found)
+
+
+def place_of(uid: str) -> str:
+    return PLACES.get(uid, "ns")
+
+
+FEW = st.sampled_from("abcdef")
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), FEW, FEW | st.just(""), st.booleans()),
+        st.tuples(st.just("drop"), FEW, st.just(""), st.just(False)),
+        st.tuples(st.just("put_pod"), st.sampled_from("pq"), FEW | st.just(""), st.just(False)),
+        st.tuples(st.just("drop_pod"), st.sampled_from("pq"), st.just(""), st.just(False)),
+    ),
+    max_size=40,
+)
+
+
+@given(CHANGES)
+def test_it_keeps_and_answers_what_looking_at_everything_each_time_does(
+    changes: list[tuple[str, str, str, bool]],
+) -> None:
+    """Owners in circles, owners that change and owners elsewhere included."""
+    lineage, plain = Lineage(), Plain(forgets=True)
+    gone = [("drop", uid, "", False) for uid in "abcdef"] + [("drop_pod", pod, "", False) for pod in "pq"]
+    for what, uid, other, alone in [*changes, *gone]:
+        if what == "put":
+            lineage.put(uid, place_of(uid), other, alone=alone)
+            plain.put(uid, other, alone=alone)
+        elif what == "put_pod":
+            lineage.put_pod(uid, other)
+            plain.put_pod(uid, other)
+        else:
+            getattr(lineage, what)(uid)
+            getattr(plain, what)(uid)
+        assert {each for each in "abcdef" if lineage.knows(each)} == plain.owners.keys()
+        for each in "abcdef":
+            assert list(lineage.line(each)) == plain.line(each)
+            for namespace in ("ns", "elsewhere"):
+                assert sorted(lineage.below(each, namespace)) == plain.below(each, namespace)
+    assert vars(lineage) == vars(Lineage())
+
+
+MANY = [str(number) for number in range(16)]
+
+
+@given(st.data())
+def test_of_long_lines_nothing_is_forgotten_that_anybody_asks_for(data: st.DataObject) -> None:
+    """As far as owners are followed, what was forgotten leads from nothing and to nothing that is left."""
+    lineage, plain = Lineage(), Plain(forgets=False)
+    back = data.draw(st.lists(st.sampled_from([1] * 12 + [2, 7, 16, -3]), min_size=16, max_size=16))
+    for uid, owner in zip(MANY, [MANY[(at - step) % 16] for at, step in enumerate(back)], strict=True):
+        lineage.put(uid, "ns", owner)
+        plain.put(uid, owner, alone=False)
+    for pod in data.draw(st.lists(st.sampled_from(MANY), max_size=3, unique=True)):
+        lineage.put_pod(f"pod of {pod}", pod)
+        plain.put_pod(f"pod of {pod}", pod)
+    for what in data.draw(st.permutations([*MANY, *plain.pods])):
+        for each in (lineage, plain):
+            (each.drop_pod if what.startswith("pod") else each.drop)(what)
+        for uid in MANY:
+            assert {*lineage.below(uid, "ns")} & plain.left() == {*plain.below(uid, "ns")} & plain.left()
+        for uid in plain.left():
+            assert list(lineage.line(uid)) == plain.line(uid)
     assert vars(lineage) == vars(Lineage())
