@@ -25,6 +25,7 @@ from tests.mutants.sweep_rules import SWEEP_MUTANTS
 KEEPER: Final = "webhook/controllers/ledger/keeper.py"
 RECONCILER: Final = "webhook/controllers/loop/reconciler.py"
 PATCHES: Final = "webhook/jobs/patches/template.py"
+EDITED_TESTS: Final = f"{UNIT}/controllers/ledger/test_edited_ledger.py"
 KEEPER_TESTS: Final = f"{UNIT}/controllers/ledger/test_ledger_keeper.py"
 TERMS: Final = "webhook/controllers/ledger/terms.py"
 FENCED: Final = "webhook/controllers/ledger/leased_writer.py"
@@ -167,8 +168,8 @@ MUTANTS: Final = (
         "1",
         "a renewal says what was written since the one before",
         KEEPER,
-        "        await self._settle(kept, {} if meta == kept.meta else {ledger_text.META: meta}, meta)\n",
-        "        await self._settle(kept, {}, kept.meta)\n",
+        "        await self._settle(kept, {} if meta == kept.meta else {ledger_text.META: meta})\n",
+        "        await self._settle(kept, {})\n",
         WITNESS_TESTS,
     ),
     Mutant(
@@ -358,6 +359,38 @@ MUTANTS: Final = (
         "goes through now, or it conflicts because the lost one did.\n                await asyncio.sleep(0.1)",
         "goes through now, or it conflicts because the lost one did.\n                break",
         KEEPER_TESTS,
+    ),
+    Mutant(
+        "6",
+        "a write is ours only if all is stored as it was sent",
+        FENCED,
+        "stored.data == kept.data_with(changes):\n",
+        "stored.data.get(ledger_text.META) == kept.data_with(changes).get(ledger_text.META):\n",
+        EDITED_TESTS,
+    ),
+    Mutant(
+        "6",
+        "a renewal is stored only if its lease is",
+        FENCED,
+        "        ours = kept is not self._index or stored.lease in leases\n",
+        "        ours = True\n",
+        EDITED_TESTS,
+    ),
+    Mutant(
+        "6",
+        "who takes over compares what is stored of the index, too",
+        FENCED,
+        "        if not kept.known or stored.data",
+        "        if self.ledger is None or stored.data",
+        EDITED_TESTS,
+    ),
+    Mutant(
+        "6",
+        "where the ledger is doubted the index is written, too",
+        KEEPER,
+        "        if doubted:\n            await self.renew()\n",
+        "",
+        EDITED_TESTS,
     ),
     Mutant(
         "6",

@@ -34,6 +34,7 @@ LESS: Final[dict[str, Any]] = {
     "slow_on_pods_seconds": 0.0,
     "replaced": 0,
     "ledger_lost": 0,
+    "edited": 0,
     "bugs": 0.0,
     "releases": 0,
     "set_back": 0,

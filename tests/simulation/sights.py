@@ -63,6 +63,8 @@ SHOWN: Final = {
     "rough with deaths imagined": {"lease of the dead taken early": 1, "lease of the living taken early": 1},
     "rough with deaths imagined and pages": {"lease of the living taken early": 2},
     "crashing with deaths imagined and pod groups": {"lease of the dead taken early": 2},
+    "calm with a ledger edited": {"annotated": 3, "added": 3, "changed": 3, "removed": 3},
+    "slow with a ledger edited and pages": {"annotated": 3, "added": 3, "removed": 2},
     "calm with a ledger put back": {"index put back while nobody led": 1},
     "rough with a ledger put back": {"index put back while nobody led": 1},
 }
@@ -84,6 +86,7 @@ class Sights:
         rebuilt = self._world.invariants.rebuilt
         self.seen["rebuilt with a charge"] = sum(any(each.charge for each in entry.pod_sets) for entry in rebuilt)
         self.seen.update({f"failed in {what}": times for what, times in self._world.bugs.met.items()})
+        self.seen.update(self._world.edited)
         self.seen["held"] = len(self._world.owners.held)
         self.seen.update(self._world.hostile.did)
         self.seen.update(f"refused while {moment}" for moment in self._world.shut_kinds.met)

@@ -110,11 +110,15 @@ class Weather:
     """How often the ledger is deleted, or edited by hand. Then no job leaves orphans: a leader that was not there
     before cannot know which quota they hold.
     """
+    edited: int = 0
+    """How often an entry of the ledger is changed, added or taken out by hand, or an annotation added, and the rest
+    left as it is. Then no job leaves orphans either.
+    """
 
     @property
     def leaves_orphans(self) -> bool:
         """Whether jobs are deleted as Kubernetes does it by default, so that a Job's pods run on."""
-        return not (self.ledger_lost or self.releases or self.set_back)
+        return not (self.ledger_lost or self.edited or self.releases or self.set_back)
 
 
 CALM_WEATHER: Final = Weather(CALM, 0.0, 0.0)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.simulation.weather import CALM_WEATHER, Weather
+from webhook.laboratory.simulated.faults import ROUGH
 
 PAST_FAILURES = (
     ("rough", 23),
@@ -128,6 +129,8 @@ owner who gave up lifting a hold while a restore kept it from the leader, and
 orphans that were adopted beside the gang which still held their room."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
+SLOW = replace(ROUGH, request_delay_seconds=0.7)
+"""Writes of pages outlast what is left until the lease is renewed: then that is a write of its own."""
 WEATHERS = {
     "calm": (CALM_WEATHER, 5),
     "rough": (Weather(), 46),
@@ -234,5 +237,9 @@ WEATHERS = {
     "crashing with a bug of ours": (Weather(crash=0.05, bugs=0.2, pod_groups=5, page_bytes=300), 5),
     "calm with a ledger lost": (replace(CALM_WEATHER, ledger_lost=4), 5),
     "rough with a ledger lost": (Weather(ledger_lost=4), 7),
+    "calm with a ledger edited": (replace(CALM_WEATHER, edited=8), 3),
+    "rough with a ledger edited": (Weather(edited=8), 5),
+    "crashing with a ledger edited and pages": (Weather(crash=0.05, edited=8, page_bytes=300), 5),
+    "slow with a ledger edited and pages": (Weather(SLOW, edited=8, page_bytes=300), 7),
 }
 """Name to (weather, seeds in an ordinary run): together more than 20,000 stored writes checked."""

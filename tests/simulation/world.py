@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from tests.simulation import backups, gating, orphans, replacements, reviews
+from tests.simulation import backups, edits, gating, orphans, replacements, reviews
 from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import PolicyChurn
@@ -78,6 +78,9 @@ class World:
             events_per_second=0,
         )
     )
+
+    edited: Counter[str] = field(default_factory=Counter, init=False)
+    """What people did to objects of the ledger, and how often."""
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
@@ -186,6 +189,7 @@ class World:
             self._lose_ledger(busy_seconds),
             self._hold(busy_seconds),
             backups.put_back(self, busy_seconds),
+            edits.edit(self, busy_seconds),
             orphans.leave(self, busy_seconds),
             replacements.lose_pods(self, busy_seconds),
             self._install_releases(busy_seconds),

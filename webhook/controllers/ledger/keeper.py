@@ -146,7 +146,7 @@ class LedgerKeeper(LeasedWriter):
         return True
 
     async def _create(self) -> None:
-        self.ledger = None
+        self.forget()
         self._adopt((await self._objects.create(self._index.name, self._elector.record(self._now()))).resource_version)
 
     async def _take_over(self, stored: Stored, started: float) -> None:
@@ -159,21 +159,22 @@ class LedgerKeeper(LeasedWriter):
             if stored.data:
                 log.error("ledger.corrupt", error=str(error))
                 self.unreadable = stored
-            self.ledger = None
-            await self._patch_index({})
+            self.forget()
+            await self._patch_index({}, self._elector.record(self._now()))
             self._renewed(started)
             return
         self.known = ledger
         self._index.take(stored.data)
         meta = ledger_text.encode_meta(ledger, self._index.digest)
-        await self._patch_index({ledger_text.META: meta})
+        await self._patch_index({ledger_text.META: meta}, self._elector.record(self._now()))
         self._index.meta = meta
         self._renewed(started)
         try:
             await self._take_over_pages(ledger, found)
         except (PagesMismatch, LedgerCorrupt) as error:
             log.error("ledger.corrupt", error=str(error))
-            self.unreadable, self.ledger = stored, None
+            self.unreadable = stored
+            self.forget()
 
     async def _take_over_pages(self, index: Ledger, before: Ledger) -> None:
         """Raise the epoch of each page: from then on nobody but us writes it, and what is in it we have read.
@@ -233,12 +234,12 @@ class LedgerKeeper(LeasedWriter):
     async def renew(self) -> None:
         """Renew the lease alone. Raises LeaseLost when another replica leads or it cannot be renewed in time."""
         kept = self._index
-        if self.ledger is None or kept.meta is None:
-            await self._settle(kept, {}, kept.meta)
+        if self.ledger is None:
+            await self._settle(kept, {})
             return
         seq, seen = self._witness.seq_of(INDEX), self._witness.seen_by(INDEX)
         meta = ledger_text.encode_meta(replace(self.ledger, seq=seq, seen=seen), kept.digest)
-        await self._settle(kept, {} if meta == kept.meta else {ledger_text.META: meta}, meta)
+        await self._settle(kept, {} if meta == kept.meta else {ledger_text.META: meta})
         self._witness.stored(INDEX, seq, seen)
         kept.meta = meta
 
@@ -358,7 +359,7 @@ class LedgerKeeper(LeasedWriter):
         about = replace(ledger, seen=seen, pages=ledger.pages if page == INDEX else {})
         meta = ledger_text.encode_meta(about, digest)
         async with self._slots:
-            await self._settle(kept, changes | {ledger_text.META: meta}, meta)
+            await self._settle(kept, changes | {ledger_text.META: meta})
         decoder = self._decoder(page)
         for uid in sorted(uids):
             decoder.written(uid, changes[uid], ledger.entries.get(uid))
@@ -370,15 +371,17 @@ class LedgerKeeper(LeasedWriter):
         self.written_bytes += ledger_text.size_bytes(kept.texts)
 
     async def verify(self, doubted: bool, gone: Collection[str], read: Mapping[str, int]) -> None:
-        """Write every page as it is, if that is ``doubted`` or one of those ``gone`` is listed, else those that were
-        ``read`` in a version newer than we wrote: so it shows whether somebody else did.
+        """Write index and pages as they are, if that is ``doubted``, every page if one of those ``gone`` is listed,
+        else those that were ``read`` in a version newer than we wrote: so it shows whether somebody else did.
 
         To be called while no write is under way. Raises as ``commit`` does.
         """
+        if doubted:
+            await self.renew()
         every = doubted or not self._pages.keys().isdisjoint(gone)
         suspects = [kept for name, kept in self._pages.items() if every or read.get(name, 0) > kept.version]
         if suspects:
-            await self._renewing(self._settle(kept, {ledger_text.META: kept.meta}, None) for kept in suspects)
+            await self._renewing(self._settle(kept, {ledger_text.META: kept.meta}) for kept in suspects)
 
     # -- pages that come and go -------------------------------------------------------------------------------------
 
@@ -458,8 +461,10 @@ class LedgerKeeper(LeasedWriter):
         index = replace(index, seen=Witness({INDEX: index, **decoded}).seen_by(INDEX))
         data = ledger_text.encode(index)
         self._index.resource_version = stored.resource_version
+        # What is removed is what is there now: whoever adds to it meanwhile has it rebuilt once more.
+        self._index.take(stored.data)
         removed: dict[str, str | None] = dict.fromkeys(stored.data.keys() - data.keys())
-        await self._settle(self._index, removed | data, data[ledger_text.META])
+        await self._settle(self._index, removed | data)
         self._index.take(data)
         self._pages, parts = pages, {INDEX: index, **decoded}
         self._layout, self._witness = self._laid_out(parts), Witness(parts)
@@ -475,7 +480,7 @@ class LedgerKeeper(LeasedWriter):
             await self.renew_if_due()
             kept = await self._create_page(ledger.epoch)
             data = ledger_text.encode(Ledger(ledger.epoch, ledger.seq, share))
-            await self._settle(kept, data, data[ledger_text.META])
+            await self._settle(kept, data)
             kept.take(data)
             pages[kept.name] = kept
         uids = {name: kept.uid for name, kept in pages.items()}

@@ -1,11 +1,12 @@
 """Conditional writes of the ledger's objects, each until its outcome is known, under one lease.
 
 Rule 6: a write whose outcome is unknown is settled by a conditional write of our own, never only by reading. After a
-conflict the object shows whose write it was: our own, a successor's, or that of somebody who edited it.
+conflict the object shows whose write it was: our own, a successor's, or that of somebody who edited it. Ours it was if
+all is stored as we sent it, the lease included: one key that says the same proves nothing of the others.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -88,25 +89,31 @@ class LeasedWriter:
         """When the lease was renewed last, in words; empty when it is not ours."""
         return self._elector.last_renewal(self._monotonic())
 
-    async def _settle(self, kept: Kept, changes: Mapping[str, str | None], meta: str | None) -> None:
+    def forget(self) -> None:
+        """Believe nothing of what is stored from here on: a new ledger will replace it."""
+        self.ledger = None
+        self._index.forget()
+
+    async def _settle(self, kept: Kept, changes: Mapping[str, str | None]) -> None:
         """Write ``changes`` conditionally until the outcome is known.
 
         Of the index that ends with the lease. A page that cannot be written for as long is given up too, though the
         index can be: nobody would be admitted any more, and nobody told.
         """
-        conflicts, began = 0, self._monotonic()
+        conflicts, began, leases = 0, self._monotonic(), list[str]()
         while True:
             started = self._monotonic()
             if self._elector.must_quit(started):
                 raise LeaseLost("the lease could not be renewed in time")
             try:
                 if kept is self._index:
-                    await self._patch_index(changes)
+                    leases.append(self._elector.record(self._now()))
+                    await self._patch_index(changes, leases[-1])
                 else:
                     kept.resource_version = await self._objects.patch(kept.name, kept.resource_version, changes, None)
             except (Conflict, NotFound) as error:
                 metrics.LEDGER_WRITES.labels("conflict").inc()
-                if await self._landed(kept, meta):
+                if await self._landed(kept, changes, leases):
                     break
                 conflicts += 1
                 if conflicts >= CONFLICTS_MAX:
@@ -131,24 +138,27 @@ class LeasedWriter:
         if kept is self._index:
             self._renewed(started)
 
-    async def _landed(self, kept: Kept, meta: str | None) -> bool:
+    async def _landed(self, kept: Kept, changes: Mapping[str, str | None], leases: Collection[str]) -> bool:
         """After a conflict: return whether our own lost write was it; False to write again on the version just read.
 
-        Raises LeaseLost or LedgerBroken when it was somebody else's write that matters.
+        The index was written if it bears one of the ``leases`` that were sent: whoever annotates it leaves the data as
+        we sent it, but stores no renewal. Raises LeaseLost or LedgerBroken when it was somebody else's write that
+        matters.
         """
         stored = await (self._read_ours() if kept is self._index else self._read_page(kept))
         kept.resource_version = stored.resource_version
-        if meta is not None and stored.data.get(ledger_text.META) == meta:
-            return True
-        if self.ledger is not None and dict(stored.data) != kept.data:
-            self.ledger = None
+        ours = kept is not self._index or stored.lease in leases
+        if not kept.known or stored.data == kept.data_with(changes):
+            return ours
+        if stored.data != kept.data:
+            self.forget()
             raise LedgerBroken(f"{kept.name} was edited by somebody else", stored)
         return False
 
     async def _read_ours(self) -> Stored:
         stored = await self._read_until_answered(self._read_index)
         if stored is None:
-            self.ledger = None
+            self.forget()
             raise LedgerBroken("the ledger was deleted", deleted=True)
         refuse_unknown(stored)
         if not self._elector.is_ours(stored.lease):
@@ -161,7 +171,7 @@ class LeasedWriter:
         if stored is None or stored.uid != kept.uid:
             # Whoever leads now may have deleted it: the index says who that is.
             await self._read_ours()
-            self.ledger = None
+            self.forget()
             raise LedgerBroken(f"{kept.name} was deleted", stored)
         if self.ledger is not None and ledger_text.epoch_of(stored.data) > self.ledger.epoch:
             raise LeaseLost("another replica took over a page", kept.name)
@@ -194,8 +204,7 @@ class LeasedWriter:
         self.newest = max(self.newest, version)
         return stored
 
-    async def _patch_index(self, changes: Mapping[str, str | None]) -> None:
-        lease = self._elector.record(self._now())
+    async def _patch_index(self, changes: Mapping[str, str | None], lease: str) -> None:
         self._adopt(await self._objects.patch(self._index.name, self._index.resource_version, changes, lease))
 
     def _adopt(self, version: str) -> None:

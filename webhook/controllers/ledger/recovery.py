@@ -69,7 +69,7 @@ class Recovery:
 
         Raises LeaseLost.
         """
-        self._keeper.ledger = None
+        self._keeper.forget()
         with metrics.LEDGER_REBUILDING.track_inprogress():
             while True:
                 log.warning("ledger.rebuild", why=str(broken))

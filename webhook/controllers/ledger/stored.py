@@ -54,6 +54,8 @@ class Kept:
     """All keys but ``meta``."""
     digest: int = 0
     meta: str | None = None
+    known: bool = False
+    """What is stored is what this says. It is not while a ledger is rebuilt, which replaces whatever is there."""
 
     @property
     def version(self) -> int:
@@ -64,6 +66,11 @@ class Kept:
         """Know the object as it was read."""
         self.texts = {key: text for key, text in data.items() if key != ledger_text.META}
         self.digest, self.meta = ledger_text.checksum(data), data.get(ledger_text.META)
+        self.known = True
+
+    def forget(self) -> None:
+        """Know nothing of what is stored."""
+        self.texts, self.digest, self.meta, self.known = {}, 0, None, False
 
     def digest_with(self, changes: Mapping[str, str | None]) -> int:
         """Return the checksum of the object once ``changes`` are made; None removes a key."""
@@ -88,6 +95,10 @@ class Kept:
     def data(self) -> dict[str, str]:
         """All of it, as it should be stored."""
         return self.texts if self.meta is None else self.texts | {ledger_text.META: self.meta}
+
+    def data_with(self, changes: Mapping[str, str | None]) -> dict[str, str]:
+        """Return what should be stored once ``changes`` are; None removes a key."""
+        return {key: text for key, text in (self.data | dict(changes)).items() if text is not None}
 
 
 class Objects:
