@@ -95,34 +95,56 @@ class Recovery:
     async def doubt(self, ledger: Ledger) -> LedgerBroken | None:
         """Return what is wrong with a ledger that was taken over while something runs that it does not mention.
 
-        What was read by watching may be old: it is read again before that is believed, for a while. Raises LeaseLost.
+        What was read by watching may be old: it is read again before that is believed, for a while. Somebody may delete
+        or edit the ledger meanwhile. Raises LeaseLost.
         """
         view = self._feeds.view
         if not rebuild.unheld(view, ledger):
             return None
-        with suppress(TimeoutError):
+        try:
             async with self._lease_kept(), asyncio.timeout(LEAVING_SECONDS):
                 await self._feeds.relist_all()
                 if unheld := rebuild.unheld(view, ledger):
                     return LedgerBroken(f"it says nothing of {', '.join(unheld)}: an old copy was put back")
+        except TimeoutError:
+            pass
+        except LedgerBroken as broken:
+            return broken
         return None
 
     @asynccontextmanager
     async def _lease_kept(self) -> AsyncIterator[None]:
-        """Renew the lease meanwhile. Raises LeaseLost."""
-        renewing = asyncio.create_task(self._keep_lease(), name="lease during rebuild")
+        """Renew the lease meanwhile, and end what is done meanwhile once that fails.
+
+        Raises LeaseLost, and LedgerBroken when the ledger was deleted or edited.
+        """
+        limit, over = asyncio.timeout(None), asyncio.Event()
+        renewing = asyncio.create_task(self._keep_lease(over), name="lease during rebuild")
+        renewing.add_done_callback(lambda _: None if over.is_set() else limit.reschedule(0.0))
+        failed: Exception | None = None
         try:
-            yield
+            try:
+                async with limit:
+                    yield
+            except Exception as error:
+                failed = error
+            # A renewal under way is waited for: one that landed later would look like a write of somebody else.
+            over.set()
+            await asyncio.wait([renewing])
         finally:
+            over.set()
             renewing.cancel()
             await asyncio.wait([renewing])
-        if not renewing.cancelled():
-            renewing.result()
+        renewing.result()
+        if failed is not None:
+            raise failed
 
-    async def _keep_lease(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.lease.retry_seconds / 2)
-            if self._keeper.renew_due:
+    async def _keep_lease(self, over: asyncio.Event) -> None:
+        while not over.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._config.lease.retry_seconds / 2):
+                    await over.wait()
+            if not over.is_set() and self._keeper.renew_due:
                 await self._keeper.renew()
 
     async def _prove(self, broken: LedgerBroken) -> Ledger:

@@ -9,6 +9,9 @@ import pytest
 from tests.unit.controllers.ledger.keepers import PATH, LossyApi, Stage, elect, reservation
 from tests.unit.controllers.ledger.test_full_ledger import furnished, job, leader
 from tests.unit.controllers.ledger.test_raised_pages import candidate
+from webhook.cluster import rebuild
+from webhook.cluster.feeds import Feeds
+from webhook.cluster.view import View
 from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import project
@@ -177,3 +180,42 @@ async def test_an_edit_that_a_long_cycle_meets_at_a_renewal_is_rebuilt_within_se
         assert stored.entries.keys() == parts.view.jobs.keys()
         assert standby.view.ledger_trusted
         assert standby.view.ledger.entries.keys() == stored.entries.keys()
+
+
+@pytest.mark.parametrize("list_seconds", [3, 60], ids=["a short list", "a long list"])
+@pytest.mark.parametrize("deleted", [False, True], ids=["edited", "deleted"])
+async def test_what_is_done_to_the_index_while_it_is_doubted_after_a_take_over_is_rebuilt(
+    monkeypatch: pytest.MonkeyPatch, deleted: bool, list_seconds: float
+) -> None:
+    """The process ended, and kept its lease. However long jobs are listed for, that is noticed at the next renewal."""
+    unheld, relist, asked = rebuild.unheld, Feeds.relist_all, asyncio.Event()
+
+    def late(view: View, ledger: Ledger) -> list[str]:
+        if asked.is_set():
+            return unheld(view, ledger)
+        asked.set()
+        return ["team-a/late"]
+
+    async def slow(feeds: Feeds) -> None:
+        await asyncio.sleep(list_seconds)
+        await relist(feeds)
+
+    async with furnished(job(1)) as cluster:
+        async with leader(cluster):
+            await asyncio.sleep(5)
+        monkeypatch.setattr(rebuild, "unheld", late)
+        monkeypatch.setattr(Feeds, "relist_all", slow)
+        async with leader(cluster, "next") as parts:
+            await asked.wait()
+            keeper, admin = parts.terms.keeper, cluster.api()
+            await asyncio.sleep(0.5)
+            monkeypatch.setattr(Feeds, "relist_all", relist)
+            if deleted:
+                await admin.request("DELETE", PATH)
+            else:
+                await admin.request("PATCH", PATH, body=b'{"data":{"note":"1"}}', content_type=MERGE_PATCH)
+            await asyncio.sleep(5)
+            assert parts.terms.keeper is keeper, "its term goes on"
+            stored = ledger_text.decode(project(await admin.request("GET", PATH)).data)
+            assert stored.entries.keys() == parts.view.jobs.keys()
+            assert parts.view.ledger_trusted
