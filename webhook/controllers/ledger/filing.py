@@ -61,6 +61,11 @@ def _join(layout: Layout, entry: Reservation, how: Callable[[set[str], str], Non
         del layout.members[name]
 
 
+def joined(entry: Reservation, layout: Layout) -> list[str]:
+    """Return the uids of the entries that stand for others of its ensemble."""
+    return [] if entry.membership is None else sorted(layout.members.get(siblings.name_of(entry), ()))
+
+
 def text_of(entry: Reservation | None) -> str | None:
     """Return what is written of an entry; None where it is dropped."""
     return None if entry is None else ledger_text.encode_entry(entry)

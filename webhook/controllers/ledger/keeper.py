@@ -18,7 +18,6 @@ from typing import Final
 import structlog
 
 from webhook import metrics
-from webhook.controllers.gangs import siblings
 from webhook.controllers.ledger import filing
 from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, LedgerRefused, refuse_unknown, refused
 from webhook.controllers.ledger.leased_writer import LeasedWriter, all_settled
@@ -239,7 +238,12 @@ class LedgerKeeper(LeasedWriter):
             return
         seq, seen = self._witness.seq_of(INDEX), self._witness.seen_by(INDEX)
         meta = ledger_text.encode_meta(replace(self.ledger, seq=seq, seen=seen), kept.digest)
-        await self._settle(kept, {} if meta == kept.meta else {ledger_text.META: meta})
+        # An earlier release may have left no room to say more: the next commit makes some.
+        too_long = ledger_text.size_bytes(kept.data | {ledger_text.META: meta}) > ledger_text.BYTES_MAX
+        if meta == kept.meta or too_long:
+            await self._settle(kept, {})
+            return
+        await self._settle(kept, {ledger_text.META: meta})
         self._witness.stored(INDEX, seq, seen)
         kept.meta = meta
 
@@ -322,22 +326,18 @@ class LedgerKeeper(LeasedWriter):
     async def _pages_for(self, new: list[Reservation]) -> dict[str, str]:
         """Return the page of each new entry; what has no page yet comes to be first."""
         gangs = filing.gangs(new)
-        asked = [(entry_bytes(*gang), self._joined(gang[0])) for gang in gangs]
-        pages = self._layout.assign(asked)
+        pages = self._layout.assign([(entry_bytes(*gang), filing.joined(gang[0], self._layout)) for gang in gangs])
         fresh = await self._new_pages(1 + max((page for page in pages if isinstance(page, int)), default=-1))
         homes = [fresh[page] if isinstance(page, int) else page for page in pages]
         return {entry.uid: home for gang, home in zip(gangs, homes, strict=True) for entry in gang}
-
-    def _joined(self, entry: Reservation) -> list[str]:
-        if entry.membership is None or self.ledger is None:
-            return []
-        return sorted(self._layout.members.get(siblings.name_of(entry), ()))
 
     def _beside_entries(
         self, before: Ledger, ledger: Ledger, changes: Mapping[str, Mapping[str, Change]]
     ) -> tuple[Ledger, dict[str, str | None]]:
         """Return the ledger as it can be written, and what is new in the index besides its entries."""
         entries = {uid: filing.text_of(change.after) for uid, change in changes.get(INDEX, {}).items()}
+        # Where pages change too, what gives is written later: until then it takes its room.
+        entries = {uid: text for uid, text in entries.items() if len(text or "") >= len(self._index.texts.get(uid, ""))}
         if ledger.pages != before.pages:
             entries[ledger_text.PAGES] = ledger_text.encode_pages(ledger.pages) if ledger.pages else None
         stored, texts = beside.written(before, ledger, self._index.data, entries, self._claim_texts)
@@ -401,7 +401,9 @@ class LedgerKeeper(LeasedWriter):
         self._layout.open = created[-1].name
         pages = {**self.ledger.pages, **{kept.name: kept.uid for kept in created}}
         listed = replace(self.ledger, seq=self.ledger.seq + 1, pages=pages)
-        await self._write(INDEX, (), listed, {ledger_text.PAGES: ledger_text.encode_pages(pages)})
+        listed, texts = self._beside_entries(self.ledger, listed, {})
+        await self._write(INDEX, (), listed, texts)
+        self._asked_claims = self.claims
         self._remember(listed)
         return [kept.name for kept in created]
 

@@ -11,9 +11,12 @@ from typing import Final
 
 from webhook.core.ledger import text
 from webhook.core.ledger.record import Booked, Claim, Ledger
+from webhook.core.ledger.witness import short
 
 META_BYTES: Final = 200
-"""More than ``meta`` takes."""
+"""More than ``meta`` takes, but for what it says of pages."""
+SEEN_BYTES: Final = 24
+"""What it takes at most for one page besides its name: a number of a write, and what is around both."""
 Texts = dict[str, str | None]
 """Key to what is written there; None removes it."""
 
@@ -52,14 +55,21 @@ def written(
     texts = _texts(before, ledger, known)
     if not (ledger.claims or ledger.bookings):
         return ledger, texts
-    data = {key: value for key, value in {**index, **changes, **texts}.items() if value is not None}
-    over = text.size_bytes(data) + META_BYTES - text.BYTES_MAX
+    data = {key: value for key, value in {**index, **changes, **texts, text.META: None}.items() if value is not None}
+    over = text.size_bytes(data) + meta_bytes({*before.pages, *ledger.pages}) - text.BYTES_MAX
     if over <= 0:
         return ledger, texts
     room_bytes = sum(len(data.get(key, "").encode()) for key in (text.CLAIMS, text.BOOKINGS)) - over
-    claims, bookings = fitting(ledger.claims, ledger.bookings, room_bytes, known)
+    claims, bookings = fitting(ledger.claims, ledger.bookings, max(0, room_bytes), known)
     ledger = replace(ledger, claims=claims, bookings=bookings)
     return ledger, _texts(before, ledger, known)
+
+
+def meta_bytes(pages: Iterable[str]) -> int:
+    """Return more than ``meta`` takes in an index that knows these pages, however many writes there are of each: it is
+    written again while nothing else of the index is, so what it will take is kept free.
+    """
+    return META_BYTES + sum(len(short(page).encode()) + SEEN_BYTES for page in pages)
 
 
 def _texts(before: Ledger, ledger: Ledger, known: ClaimTexts) -> Texts:

@@ -6,6 +6,7 @@ import pytest
 
 from webhook.core.ledger import beside, text
 from webhook.core.ledger.record import Booked, Claim, Ledger, reserve
+from webhook.core.ledger.witness import short
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 
 BYTES_MAX = 8_000
@@ -73,3 +74,20 @@ def test_a_claim_that_has_not_changed_is_not_encoded_again(monkeypatch: pytest.M
     assert encoded[200:] == [changed]
     assert texts[text.CLAIMS] == text.encode_claims(again.claims)
     assert again.claims["greedy-000"].awaits == ("other",)
+
+
+def test_what_meta_says_of_pages_has_room_beside_claims_however_many_writes_there_are() -> None:
+    """It was counted as 200 bytes, and takes a dozen for each page: an index full of claims could not be written."""
+    listed = {f"tutti-ledger-page-1234-{number}": f"uid-{number}" for number in range(60)}
+    before = Ledger(1234, 1, {}, {}, {}, listed)
+    stored, texts = beside.written(before, replace(before, claims=claims("greedy", 200)), {}, {}, beside.ClaimTexts())
+    late = replace(stored, seq=10**18, seen={short(page): 10**18 for page in listed})
+    written = {key: value for key, value in texts.items() if value is not None}
+    written[text.META] = text.encode_meta(late, 2**64 - 1)
+    assert BYTES_MAX - 500 < text.size_bytes(written) <= BYTES_MAX
+
+
+def test_where_there_is_no_room_beside_entries_all_claims_and_bookings_are_left_out() -> None:
+    ledger = Ledger(1, 1, {}, claims("team", 3), {"head": Booked("q", 1)})
+    stored, texts = beside.written(Ledger(1, 0), ledger, {"a": "x" * BYTES_MAX}, {}, beside.ClaimTexts())
+    assert (stored.claims, stored.bookings, texts) == ({}, {}, {})
