@@ -291,17 +291,10 @@ def orphans() -> str:
     )
 
 
-def ended_in_part() -> str:
-    """Return an expression: what is deleted has ended well, or a Job of a JobSet has; its owner's controller would run
-    it again.
-    """
-    conditions = "oldObject.?status.?conditions.orValue([])"
-    complete = f"{conditions}.exists(each, each.type == 'Complete' && each.status == 'True')"
-    succeeded = "oldObject.?status.?replicatedJobsStatus.orValue([]).exists(each, each.?succeeded.orValue(0) > 0)"
-    return (
-        f"(request.resource.group == 'batch' && {complete}\n"
-        f"|| request.resource.group == 'jobset.x-k8s.io' && {succeeded})"
-    )
+def has_ended() -> str:
+    """Return an expression: a Job that is deleted has ended well; its owner's controller would run it again."""
+    complete = "exists(each, each.type == 'Complete' && each.status == 'True')"
+    return f"request.resource.group == 'batch'\n&& oldObject.?status.?conditions.orValue([]).{complete}"
 
 
 def references_of(root: str) -> str:

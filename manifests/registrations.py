@@ -189,7 +189,7 @@ def let_go_entry(families: Sequence[Family]) -> dict[str, Any]:
                 "made-by-a-jobs-controller",
                 f"{cel.references_of('oldObject')}.exists(owner, {cel.made_by('owner', sorted(made))})",
             ),
-            *condition("orphans-or-has-ended", cel.either(cel.orphans(), cel.ended_in_part())),
+            *condition("orphans-or-has-ended", cel.either(cel.orphans(), cel.has_ended())),
             *condition("not-by-who-drains-nodes", BY_NO_DRAINER),
         ],
     )

@@ -122,6 +122,22 @@ CHILD_MUTANTS: Final = (
     ),
     Mutant(
         "C",
+        "what runs again by another object's word gives no room back",
+        "webhook/jobs/reading/gang.py",
+        " or (bool(ended) and not status.gives_back(kind))\n",
+        "\n",
+        GIVEN_BACK_TESTS,
+    ),
+    Mutant(
+        "C",
+        "a JobSet that was restarted gives no room back",
+        "webhook/jobs/reading/status.py",
+        'numbers = (policy.get("maxRestarts"), paths.find(obj, ("status", "restarts")))',
+        'numbers = (policy.get("maxRestarts"),)',
+        GIVEN_BACK_TESTS,
+    ),
+    Mutant(
+        "C",
         "pods are created in what is left of their gang's room",
         "webhook/server/pods/gang_pods.py",
         "    held = reserved.count - rules.view.fences.given_back(namespace, uid, reserved.name)\n",

@@ -29,8 +29,8 @@ def given_back(
 
     Pods that the reservation was never for, because they had ended before or there was no room yet, are not given back:
     as in Kueue as many may run as were reserved, or as are left, whichever is less. Unlike in Kueue a JobSet that may
-    be restarted gives nothing back: its restart would run beyond its quota. What was given back others may have by now:
-    nothing may make it less, which reviews of changes and deletions see to.
+    be restarted gives nothing back, nor does a TrainJob: the restart would run beyond their quota. What was given back
+    others may have by now: nothing may make it less, which reviews of changes and deletions see to.
     """
     if gang is None or runs_again:
         return {}

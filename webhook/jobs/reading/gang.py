@@ -52,7 +52,7 @@ class GangReading(NamedTuple):
     spared: Mapping[str, int]
     """How many of these another start need not ask for."""
     runs_again: bool
-    """The controller may run again what has ended."""
+    """Somebody may run again what has ended: a restart, or what decides about that elsewhere."""
     admission: Admission | None
     requeue: Requeue | None
 
@@ -79,8 +79,9 @@ def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Ga
         priority, missing = _priority(kind, obj, asked, context)
         gang = _gang(kind, obj, metadata, asked, context, priority=priority, admission=admission, requeue=requeue)
         ended = status.ended(kind, written, asked)
-        runs_again = bool(ended) and status.runs_again(kind, obj, context)
-        spared = _NONE if runs_again else _spared(gang, asked, ended)
+        restarts = bool(ended) and status.runs_again(kind, obj, context)
+        runs_again = restarts or (bool(ended) and not status.gives_back(kind))
+        spared = _NONE if restarts else _spared(gang, asked, ended)
     except Unreadable as error:
         problem = error.problem
     return GangReading(gang, problem, sites, missing, ended, spared, runs_again, admission, requeue)

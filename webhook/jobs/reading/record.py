@@ -179,7 +179,8 @@ class JobRecord:
     spared: Mapping[str, int] = field(default_factory=dict)
     """How many of these another start need not ask for."""
     runs_again: bool = False
-    """A restart may run again what has ended: nothing is given back before the end."""
+    """What has ended may run again, after a restart or by what stands elsewhere: nothing is given back before the end.
+    """
     templates: tuple[Template, ...] = ()
     generation: int = 0
     version: str = ""

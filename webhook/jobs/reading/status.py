@@ -131,17 +131,18 @@ def ended(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]) ->
     return {name: each for name, each in found.items() if each.pods > 0 and name in counts}
 
 
-def has_ended_in_part(kind: JobKind, obj: Mapping[str, Any]) -> bool:
-    """Return whether a child says that it, or a child of its own, has succeeded: its owner counts that as ended."""
-    if finished(kind, obj) == "Succeeded":
-        return True
-    jobs = mappings(paths.find(obj, ("status", "replicatedJobsStatus")))
-    return any(_number(job.get("succeeded")) > 0 for job in jobs)
+def gives_back(kind: JobKind) -> bool:
+    """Return whether gangs of the kind give room back while they hold it: all that may run again stands in themselves.
+
+    What a TrainJob's JobSet runs again is said by that JobSet alone, as it was made or edited since: nobody compares.
+    """
+    return kind.reclaim in ("job", "jobset")
 
 
 def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> bool:
     """Return whether the kind's controller may run again what has ended: a restarted JobSet starts all of it again.
 
+    One that was restarted before may show for a moment what had ended before that, though its policy is gone by now.
     Raises Unreadable when that stands in another object, and there is none.
     """
     if kind.reclaim == "train-job":
@@ -150,7 +151,8 @@ def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> b
         return False
     policy = paths.find_mapping(obj, ("spec", "failurePolicy"))
     actions = paths.find_each(policy, ("rules", paths.EACH, "action"))
-    return _number(policy.get("maxRestarts")) > 0 or any(action != "FailJobSet" for action in actions)
+    numbers = (policy.get("maxRestarts"), paths.find(obj, ("status", "restarts")))
+    return any(_number(each) > 0 for each in numbers) or any(action != "FailJobSet" for action in actions)
 
 
 def _ended_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:

@@ -240,7 +240,7 @@ def _let_go(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping
 def _made_again(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any]) -> Answer | None:
     """Return the refusal where a child has ended well in a gang that gives back the room of such, and goes on."""
     owner = owner_of(old)
-    if owner is None or not is_child(kind, old, rules.kinds) or not status.has_ended_in_part(kind, old):
+    if owner is None or not is_child(kind, old, rules.kinds) or status.finished(kind, old) != "Succeeded":
         return None
     if _trusted(request, rules, old) or request.username in rules.settings.collector_users:
         return None
@@ -248,7 +248,7 @@ def _made_again(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Map
     job = None if entry is None else rules.view.jobs.get(entry.uid)
     if entry is None or job is None or job.deleting or job.finished is not None or entry.namespace != request.namespace:
         return None
-    if rules.kinds[job.kind].reclaim is None:
+    if not status.gives_back(rules.kinds[job.kind]):
         return None
     message = (
         f"it has ended, and the controller of {_named(owner)} would run it again, while others may have its room; "

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from tests.unit.jobs.objects_of_kinds import record_of, reservation_of, special
 from tests.unit.server.jobs.test_children import GATED, JOBSET, child, jobset, update
 from tests.unit.server.pods.test_validate_pods import create, gang_pod
 from tests.unit.server.reviews import (
     ALICE,
+    JOB_CONTROLLER,
     JOBSET_CONTROLLER,
     Answered,
     ask,
+    pod,
     price,
     record,
     reservation,
@@ -22,17 +25,16 @@ from tests.unit.server.reviews import (
     with_ledger,
 )
 from webhook.cluster.view import View
-from webhook.core.ledger.record import ReservedPodSet
+from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
-from webhook.jobs.pricing.context import ReadContext
+from webhook.jobs.pricing.context import ReadContext, context_from
 from webhook.jobs.reading.job import read
 from webhook.server.handler import ReviewHandler
 
 JOB = KINDS["Job.batch"]
 COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
-OF_SET = ReservedPodSet("w", 4, price(), {})
 TTL = "system:serviceaccount:kube-system:ttl-after-finished-controller"
 
 
@@ -111,6 +113,11 @@ def with_set(obj: dict[str, Any]) -> View:
     return with_ledger(seen, reservation("set-1", kind=JOBSET.key))
 
 
+def of_set() -> Reservation:
+    """Return what is reserved for it."""
+    return replace(reservation("set-1", kind=JOBSET.key), pod_sets=(ReservedPodSet("w", 4, price(), {}),))
+
+
 def ended_child() -> dict[str, Any]:
     obj = child(suspend=False, gang="set-1")
     obj["status"] = {"succeeded": 2, "conditions": [{"type": "Complete", "status": "True"}]}
@@ -150,11 +157,73 @@ async def test_one_that_runs_is_deleted_freely() -> None:
     assert (await deleted_by(ALICE, with_set(set_of(1)), child(suspend=False, gang="set-1"))).allowed
 
 
-async def test_a_job_set_of_which_a_job_has_ended_is_not_given_restarts() -> None:
+@pytest.mark.parametrize("policy", [{"maxRestarts": 3}, {"rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}])
+async def test_a_job_set_of_which_a_job_has_ended_is_not_given_restarts(policy: dict[str, Any]) -> None:
     old = set_of(1)
     new = copy.deepcopy(old)
-    new["spec"]["failurePolicy"] = {"maxRestarts": 3}
-    seen = with_ledger(with_set(old), replace(reservation("set-1", kind=JOBSET.key), pod_sets=(OF_SET,)))
-    answer = await update(seen, old, new, ALICE)
+    new["spec"]["failurePolicy"] = policy
+    answer = await update(with_ledger(with_set(old), of_set()), old, new, ALICE)
     assert not answer.allowed
     assert "2 of pod set w have ended, and might run again" in answer.message
+
+
+async def test_a_restart_does_not_come_after_its_room_is_gone() -> None:
+    """Its status counts what had ended before a restart until the Jobs are made again, and anybody may take the policy
+    off meanwhile: the API server checks no rule of a field that goes.
+    """
+    over = set_of(1)
+    assert with_set(over).given_back(of_set()) == {"w": 2}
+    over["status"]["restarts"] = 1
+    assert with_set(over).given_back(of_set()) == {}
+
+
+# -- what another object decides ---------------------------------------------------------------------------------------
+
+
+def runtimes(policy: dict[str, Any] | None = None) -> ReadContext:
+    runtime = special("runtime")
+    if policy is not None:
+        runtime["spec"]["template"]["spec"]["failurePolicy"] = policy
+    return context_from(training_runtimes=[runtime])
+
+
+def train_job(succeeded: int = 1) -> dict[str, Any]:
+    obj = special("trainjob")
+    obj["metadata"]["namespace"] = "team-a"
+    obj["status"] = {
+        "jobsStatus": [{"name": "dataset-initializer", "succeeded": succeeded}, {"name": "node", "active": 1}]
+    }
+    return obj
+
+
+async def test_a_train_job_gives_nothing_back_whatever_its_runtime_says_by_now() -> None:
+    """Its JobSet restarts by the policy that it was made with, or was given since, and by no other."""
+    asked = reservation_of(record_of(train_job(0), runtimes()))
+    held = replace(asked, pod_sets=tuple(ReservedPodSet(each.name, each.count, price(), {}) for each in asked.pod_sets))
+    seen = with_ledger(view(), held)
+    seen.put_controller(held.uid, "team-a", "")
+    seen.put_controller("set-1", "team-a", held.uid)
+    for policy in ({"maxRestarts": 3}, None):
+        seen.put_job(record_of(train_job(), runtimes(policy)))
+        assert seen.given_back(held) == {}
+        assert seen.fences.given_back("team-a", held.uid, "dataset-initializer") == 0
+    seen.put_job(record_of(train_job(0), runtimes()))
+    initializer = pod("p", uid="p", gang=held.uid, pod_set="dataset-initializer", owner="set-1")
+    body = review(initializer, user=JOB_CONTROLLER, resource="pods")
+    assert (await ask(ReviewHandler(seen), "/validate/pods", body)).allowed
+
+
+async def test_what_its_job_set_made_is_deleted_freely() -> None:
+    """What is made again runs in room that the TrainJob still holds."""
+    record = record_of(train_job(), runtimes())
+    seen = with_ledger(view(), reservation_of(record))
+    seen.put_job(record)
+    seen.put_controller(record.uid, "team-a", "")
+    seen.put_controller("set-1", "team-a", record.uid)
+    assert (await deleted_by(ALICE, seen, ended_child())).allowed
+
+
+def test_it_still_does_not_ask_again_for_what_has_ended() -> None:
+    asked = record_of(train_job(), runtimes()).asks
+    assert asked is not None
+    assert asked.counts["dataset-initializer"] == 0
