@@ -108,7 +108,8 @@ class View:
 
     def _placed_by(self, job: JobRecord) -> tuple[object, ...]:
         """Return all of a job that its pods' places follow from."""
-        return job.gang, job.ended, job.spared, job.runs_again, job.finished, job.deleting
+        spared = None if job.admission is None else job.admission.spared
+        return job.gang, job.ended, job.spared, spared, job.runs_again, job.finished, job.deleting
 
     def drop_job(self, record: JobRecord) -> None:
         """Forget one job object; a successor of the same name is left alone."""

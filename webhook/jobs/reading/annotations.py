@@ -35,7 +35,15 @@ def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, i
         adopted=reservation.adopted,
         cohorts=reservation.cohorts,
         domains={s.name: s.domain for s in reservation.pod_sets if s.domain},
+        spared=_spared(reservation, job),
     )
+
+
+def _spared(reservation: Reservation, job: JobRecord) -> dict[str, int]:
+    """Return the pods that are not in the reservation because they have ended, by what the job says as it starts."""
+    counts = {} if job.gang is None else job.gang.counts
+    spared = {s.name: min(job.spared.get(s.name, 0), counts.get(s.name, 0) - s.count) for s in reservation.pod_sets}
+    return {name: number for name, number in spared.items() if number > 0}
 
 
 def encode_admission(admission: Admission) -> str:
@@ -125,6 +133,7 @@ def _admission_fields(admission: Admission) -> dict[str, Any]:
         ("adopted", admission.adopted),
         ("cohort", encode_cohorts(admission.cohorts)),
         ("domains", {name: dict(labels) for name, labels in admission.domains.items()}),
+        ("spared", dict(admission.spared)),
     ):
         if value:
             fields[key] = value
@@ -151,6 +160,7 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
             adopted=record.get("adopted") is True,
             cohorts=decode_cohorts(record.get("cohort")),
             domains=_texts_by_set(record.get("domains", {})),
+            spared=_counts(record.get("spared", {})),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

@@ -14,16 +14,22 @@ class Ended(NamedTuple):
     of: int
     """So many the set has over its whole life: the completions of a Job, else all that it has at a time."""
 
-    def unwanted(self, count: int) -> int:
+    def unwanted(self, count: int, spared: int = 0) -> int:
         """Return how many of ``count`` pods at a time will not run again: what is left to do may want the others.
 
-        Whatever the set's size is by now: a smaller one may be raised again at any moment.
+        ``spared`` had ended before there was room for ``count``, so they free none of it. While the set is larger than
+        ``count`` that follows from its size, but that may be lowered, and raised again at any moment.
         """
-        return max(0, min(count, self.pods - max(0, self.of - count)))
+        return max(0, min(count, self.pods - max(0, spared, self.of - count)))
 
 
 def given_back(
-    gang: Gang | None, ended: Mapping[str, Ended], reservation: Reservation, *, runs_again: bool
+    gang: Gang | None,
+    ended: Mapping[str, Ended],
+    reservation: Reservation,
+    *,
+    runs_again: bool,
+    spared: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """Return how many pods of each set of a gang's reservation will not run again.
 
@@ -31,13 +37,15 @@ def given_back(
     as in Kueue as many may run as were reserved, or as are left, whichever is less. Unlike in Kueue a JobSet that may
     be restarted gives nothing back, nor does a TrainJob: the restart would run beyond their quota. What was given back
     others may have by now: nothing may make it less, which reviews of changes and deletions see to.
+    ``spared`` is what its start was spared.
     """
     if gang is None or runs_again:
         return {}
     counts, given = gang.counts, {}
+    spared = spared or {}
     for reserved in reservation.pod_sets:
         found = ended.get(reserved.name) if reserved.name in counts else None
-        number = 0 if found is None else found.unwanted(reserved.count)
+        number = 0 if found is None else found.unwanted(reserved.count, spared.get(reserved.name, 0))
         if number > 0:
             given[reserved.name] = number
     return given

@@ -57,10 +57,17 @@ class Admission:
     """What its queue was below, upwards."""
     domains: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Pod set to the labels of the nodes that alone its pods may go to."""
+    spared: Mapping[str, int] = field(default_factory=dict)
+    """Pod set to how many of its pods had ended before, for which there is no room in the reservation."""
 
     def is_of(self, reservation: Reservation) -> bool:
         """Return whether it is the start that this very reservation authorised. Annotations keep milliseconds."""
         return abs(self.since_seconds - reservation.since_seconds) < 0.001
+
+
+def spared_at_start(admission: Admission | None, reservation: Reservation) -> Mapping[str, int]:
+    """Return how many pods of each set the start that ``reservation`` authorised was spared, as its job says."""
+    return admission.spared if admission is not None and admission.is_of(reservation) else {}
 
 
 @frozen
@@ -288,7 +295,8 @@ class JobRecord:
 
     def given_back(self, reservation: Reservation) -> Mapping[str, int]:
         """Return how many pods of each set of its ``reservation`` will not run again."""
-        return interned(given_back(self.gang, self.ended, reservation, runs_again=self.runs_again))
+        spared = spared_at_start(self.admission, reservation)
+        return interned(given_back(self.gang, self.ended, reservation, runs_again=self.runs_again, spared=spared))
 
     @property
     def reclaimed(self) -> Mapping[str, int]:

@@ -14,6 +14,7 @@ from webhook.core.notation import quantity
 from webhook.core.notation.counted import counted, does
 from webhook.jobs.reading.ended import given_back
 from webhook.jobs.reading.gang import GangReading
+from webhook.jobs.reading.record import spared_at_start
 
 
 def growth(old: Gang | None, new: Gang, reservation: Reservation | None, *, but: Collection[str] = ()) -> str | None:
@@ -38,7 +39,10 @@ def taken_back(old: GangReading, new: GangReading, reservation: Reservation) -> 
 
     An Indexed Job of fewer completions forgets the indexes beyond them.
     """
-    before, now = (given_back(it.gang, it.ended, reservation, runs_again=it.runs_again) for it in (old, new))
+    spared = spared_at_start(old.admission, reservation)
+    before, now = (
+        given_back(it.gang, it.ended, reservation, runs_again=it.runs_again, spared=spared) for it in (old, new)
+    )
     for name, number in before.items():
         if now.get(name, 0) < number:
             return f"{does(number, 'have', f'of pod set {name}')} ended, and might run again"
