@@ -15,7 +15,7 @@ from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import gated_by_namespace, is_child, joins_pod_group, owner_of, queue_label
 from webhook.jobs.reading.made_for import made_for, owners_named
 from webhook.jobs.reading.ours import Mark, own_marks
-from webhook.jobs.reading.record import Owner
+from webhook.jobs.reading.record import JobRecord, Owner
 from webhook.server.jobs.child_growth import child_growth
 from webhook.server.review.answer import ALLOW, Answer, Refusal, deny
 from webhook.server.review.controllers_labels import controllers_label_changed
@@ -364,11 +364,28 @@ def judge_scale(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answe
     stopped = record is not None and record.suspended and uid not in view.ledger.entries
     if stopped or not any(_is_reserved_for(rules, each) for each in view.lineage.line(uid)):
         return ALLOW
+    if record is not None and _goes_back(rules, record, current, wanted):
+        return ALLOW
     message = (
         f"{kind.kind} {request.namespace}/{request.name} runs as a gang with a reservation; scaling it from {current} "
         f"to {wanted} replicas would start pods that are not reserved. Suspend it first; it waits for the larger size"
     )
     return deny(Refusal.GROWTH, message)
+
+
+def _goes_back(rules: JobRules, record: JobRecord, current: int, wanted: int) -> bool:
+    """Return whether a gang is scaled to no more than what is reserved for it.
+
+    Which pod set that is only its definition tells: any of that size, so all of its pods have to be judged one by one.
+    """
+    entry = rules.view.ledger.entries.get(record.uid)
+    if entry is None or entry.adopted or record.gang is None:
+        return False
+    marks = {template.pod_set: (template.marks or {}).get(names.GANG_LABEL) for template in record.templates}
+    counts = record.gang.counts
+    if any(marks.get(name) != record.uid for name in counts):
+        return False
+    return any(count == current and wanted <= entry.counts.get(name, 0) for name, count in counts.items())
 
 
 def _is_reserved_for(rules: JobRules, uid: str) -> bool:
