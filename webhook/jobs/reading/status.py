@@ -11,6 +11,7 @@ from webhook.jobs.reading.ended import Ended
 from webhook.untyped import paths
 from webhook.untyped.values import mappings
 
+_TIMES_TO_LIVE: Final = ("spec", "replicatedJobs", paths.EACH, "template", "spec", "ttlSecondsAfterFinished")
 FAILURE_CHARACTERS_MAX: Final = 300
 """Of what a controller says of a failure: it is kept for each job that has failed."""
 
@@ -143,6 +144,7 @@ def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> b
     """Return whether the kind's controller may run again what has ended: a restarted JobSet starts all of it again.
 
     One that was restarted before may show for a moment what had ended before that, though its policy is gone by now.
+    It also makes again those of its Jobs that are deleted some time after their end, as their template may say.
     Raises Unreadable when that stands in another object, and there is none.
     """
     if kind.reclaim == "train-job":
@@ -152,7 +154,9 @@ def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> b
     policy = paths.find_mapping(obj, ("spec", "failurePolicy"))
     actions = paths.find_each(policy, ("rules", paths.EACH, "action"))
     numbers = (policy.get("maxRestarts"), paths.find(obj, ("status", "restarts")))
-    return any(_number(each) > 0 for each in numbers) or any(action != "FailJobSet" for action in actions)
+    if any(_number(each) > 0 for each in numbers) or any(action != "FailJobSet" for action in actions):
+        return True
+    return any(each is not None for each in paths.find_each(obj, _TIMES_TO_LIVE))
 
 
 def _ended_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.jobs.objects_of_kinds import record_of, reservation_of, special
-from tests.unit.server.jobs.test_children import GATED, JOBSET, child, jobset, update
+from tests.unit.server.jobs.test_children import COLLECTOR, GATED, JOBSET, OWNER, SHARED_ACCOUNT, child, jobset, update
 from tests.unit.server.pods.test_validate_pods import create, gang_pod
 from tests.unit.server.reviews import (
     ALICE,
@@ -29,12 +29,13 @@ from webhook.core.ledger.record import Reservation, ReservedPodSet
 from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
+from webhook.jobs.plain_pods.groups import POD_GROUP, gang_uid
 from webhook.jobs.pricing.context import ReadContext, context_from
 from webhook.jobs.reading.job import read
+from webhook.jobs.reading.record import JobRecord
 from webhook.server.handler import ReviewHandler
 
 JOB = KINDS["Job.batch"]
-COLLECTOR = "system:serviceaccount:kube-system:generic-garbage-collector"
 TTL = "system:serviceaccount:kube-system:ttl-after-finished-controller"
 
 
@@ -130,7 +131,7 @@ async def deleted_by(user: str, seen: View, obj: dict[str, Any]) -> Answered:
     return await ask(ReviewHandler(seen), "/validate/jobs", body)
 
 
-@pytest.mark.parametrize("user", [ALICE, TTL])
+@pytest.mark.parametrize("user", [ALICE, TTL, SHARED_ACCOUNT])
 async def test_a_child_that_has_ended_is_not_deleted_while_its_gang_goes_on(user: str) -> None:
     answer = await deleted_by(user, with_set(set_of(1)), ended_child())
     assert not answer.allowed
@@ -151,6 +152,33 @@ async def test_it_is_deleted_once_nobody_runs_it_again() -> None:
     over["status"]["conditions"] = [{"type": "Completed", "status": "True"}]
     assert (await deleted_by(ALICE, with_set(over), ended_child())).allowed
     assert (await deleted_by(ALICE, with_ledger(with_set(set_of(1))), ended_child())).allowed, "it holds nothing"
+    assert (await deleted_by(SHARED_ACCOUNT, with_set(going), ended_child())).allowed, "as it is collected"
+
+
+async def test_who_claims_a_gang_of_plain_pods_as_the_owner_of_a_job_deletes_it_freely() -> None:
+    uid, obj = gang_uid("team-a", "crew"), ended_child()
+    obj["metadata"]["ownerReferences"][0] = OWNER | {"uid": uid}
+    seen = with_ledger(view(), reservation(uid, kind=POD_GROUP.key))
+    seen.put_job(JobRecord(POD_GROUP.key, "team-a", "crew", uid, 1, 0.0))
+    assert (await deleted_by(ALICE, seen, obj)).allowed
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, 0), (3600, 0), (0, None)])
+async def test_nobody_says_of_one_that_it_is_deleted_after_its_end(before: int | None, after: int | None) -> None:
+    old = ended_child()
+    old["spec"]["ttlSecondsAfterFinished"] = before
+    new = copy.deepcopy(old)
+    new["spec"]["ttlSecondsAfterFinished"] = after
+    answer = await update(with_set(set_of(1)), old, new, ALICE)
+    assert not answer.allowed
+    assert "spec.ttlSecondsAfterFinished stays as it is" in answer.message
+    assert (await update(with_set(set_of(1)), old, new, JOBSET_CONTROLLER)).allowed
+
+
+async def test_a_job_set_whose_jobs_are_deleted_after_their_end_gives_nothing_back() -> None:
+    obj = set_of(1)
+    obj["spec"]["replicatedJobs"][0]["template"]["spec"]["ttlSecondsAfterFinished"] = 0
+    assert with_set(obj).given_back(of_set()) == {}
 
 
 async def test_one_that_runs_is_deleted_freely() -> None:
