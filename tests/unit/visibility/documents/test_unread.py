@@ -11,6 +11,7 @@ import pytest
 from tests.unit.visibility.world import World, two_queues
 from webhook.jobs.reading.record import JobRecord
 from webhook.visibility.documents import workload_writer
+from webhook.visibility.documents.workload import workload_name
 from webhook.visibility.documents.watch_cache import Expired
 from webhook.visibility.http.selecting import selection
 from webhook.visibility.http.watching import Watch, WatchRequest
@@ -62,7 +63,7 @@ class Replicas:
 
 
 def name_of(job: JobRecord) -> str:
-    return workload_writer.workload_name(World().reporter.workloads.kinds[job.kind], job.name, job.uid)
+    return workload_name(World().reporter.workloads.kinds[job.kind], job.name, job.uid)
 
 
 @pytest.fixture
