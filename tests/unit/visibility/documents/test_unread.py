@@ -11,8 +11,8 @@ import pytest
 from tests.unit.visibility.world import World, two_queues
 from webhook.jobs.reading.record import JobRecord
 from webhook.visibility.documents import workload_writer
-from webhook.visibility.documents.workload import workload_name
 from webhook.visibility.documents.watch_cache import Expired
+from webhook.visibility.documents.workload import workload_name
 from webhook.visibility.http.selecting import selection
 from webhook.visibility.http.watching import Watch, WatchRequest
 
