@@ -136,4 +136,12 @@ NODE_MUTANTS: Final = (
         "if decision.fits or fence is not None:\n",
         f"{UNIT}/core/scheduler/test_node_turns.py",
     ),
+    Mutant(
+        "N",
+        "a look at nodes that is put off lets no gang grow elsewhere",
+        "webhook/core/scheduler/growth.py",
+        "return isinstance(places, Misplaced) and places.postponed\n",
+        "return False\n",
+        f"{UNIT}/core/scheduler/test_node_turns.py",
+    ),
 )

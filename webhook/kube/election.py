@@ -226,8 +226,12 @@ class Elector:
             self._pending = LeaderRecord(self.identity, self._lease_seconds, time, time, before + 1, self._address)
         return render(self._pending)
 
-    def renewed(self, sent_at: float) -> None:
-        """Note that the last ``record`` is stored; ``sent_at`` is a moment before its write was sent."""
+    def renewed(self, sent_at: float, earlier: str | None = None) -> None:
+        """Note that the last ``record`` is stored, or an ``earlier`` one whose answer was lost; ``sent_at`` is a moment
+        before the write of that one was sent.
+        """
+        if earlier is not None:
+            self._pending = parse(earlier)
         assert self._pending is not None, "nothing was written"
         if self._held is None or self._deposed:
             self._deposed = False

@@ -100,20 +100,22 @@ class LeasedWriter:
         Of the index that ends with the lease. A page that cannot be written for as long is given up too, though the
         index can be: nobody would be admitted any more, and nobody told.
         """
-        conflicts, began, leases = 0, self._monotonic(), list[str]()
+        conflicts, began, leases, landed = 0, self._monotonic(), dict[str, float](), None
         while True:
             started = self._monotonic()
             if self._elector.must_quit(started):
                 raise LeaseLost("the lease could not be renewed in time")
             try:
                 if kept is self._index:
-                    leases.append(self._elector.record(self._now()))
-                    await self._patch_index(changes, leases[-1])
+                    lease = self._elector.record(self._now())
+                    leases[lease] = started
+                    await self._patch_index(changes, lease)
                 else:
                     kept.resource_version = await self._objects.patch(kept.name, kept.resource_version, changes, None)
             except (Conflict, NotFound) as error:
                 metrics.LEDGER_WRITES.labels("conflict").inc()
-                if await self._landed(kept, changes, leases):
+                landed = await self._landed(kept, changes, leases)
+                if landed is not None:
                     break
                 conflicts += 1
                 if conflicts >= CONFLICTS_MAX:
@@ -136,10 +138,12 @@ class LeasedWriter:
                 metrics.LEDGER_WRITES.labels("written").inc()
                 break
         if kept is self._index:
-            self._renewed(started)
+            # Others count from when that one was sent that is stored: so does who leads by it.
+            self._renewed(leases.get(landed or "", started), landed)
 
-    async def _landed(self, kept: Kept, changes: Mapping[str, str | None], leases: Collection[str]) -> bool:
-        """After a conflict: return whether our own lost write was it; False to write again on the version just read.
+    async def _landed(self, kept: Kept, changes: Mapping[str, str | None], leases: Collection[str]) -> str | None:
+        """After a conflict: return the lease that our own lost write stored, which is none on a page; None to write
+        again on the version just read.
 
         The index was written if it bears one of the ``leases`` that were sent: whoever annotates it leaves the data as
         we sent it, but stores no renewal. Raises LeaseLost or LedgerBroken when it was somebody else's write that
@@ -147,13 +151,13 @@ class LeasedWriter:
         """
         stored = await (self._read_ours() if kept is self._index else self._read_page(kept))
         kept.resource_version = stored.resource_version
-        ours = kept is not self._index or stored.lease in leases
+        lease = (stored.lease or "") if kept is not self._index or stored.lease in leases else None
         if not kept.known or stored.data == kept.data_with(changes):
-            return ours
+            return lease
         if stored.data != kept.data:
             self.forget()
             raise LedgerBroken(f"{kept.name} was edited by somebody else", stored)
-        return False
+        return None
 
     async def _read_ours(self) -> Stored:
         stored = await self._read_until_answered(self._read_index)
@@ -211,8 +215,8 @@ class LeasedWriter:
         self._index.resource_version = version
         self.newest = max(self.newest, int(version))
 
-    def _renewed(self, started: float) -> None:
-        self._elector.renewed(started)
+    def _renewed(self, started: float, earlier: str | None = None) -> None:
+        self._elector.renewed(started, earlier)
         self._on_renewed(self._elector.quit_at)
 
     def _monotonic(self) -> float:

@@ -200,10 +200,11 @@ def _in_turn(
     nodes: Capacity, gang: Gang, asked: Sequence[Asked], gone: Iterable[str] = ()
 ) -> Allotment | Misplaced | None:
     """Return places for pod sets whose shapes may be looked at in this round; None where there is nothing to place."""
-    # All are asked for, so that those of one gang stand in line side by side.
-    late = [each for each in asked if not nodes.may_ask(each.shape, gang.uid)]
-    if late:
-        return Misplaced(late[0], 0, certain=False, postponed=True)
+    shapes = dict.fromkeys(each.shape for each in asked)
+    if nodes.too_many(len(shapes)):
+        return Misplaced(asked[0], 0, certain=False, shapes=len(shapes))
+    if not nodes.may_ask(shapes, gang.uid):
+        return Misplaced(asked[0], 0, certain=False, postponed=True)
     return place(nodes, asked, nodes.held_by(gone)) if asked else None
 
 

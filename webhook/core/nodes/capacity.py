@@ -8,7 +8,7 @@ ranking catches up when it is asked. So a change costs nothing by itself, and a 
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.core.nodes.allotment import Allotment
@@ -20,7 +20,7 @@ from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
-from webhook.core.nodes.turns import Turns
+from webhook.core.nodes.turns import ROUND_VISITS, Turns
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
 
@@ -160,7 +160,10 @@ class Capacity:
         for uid, allotment in self.allotments.items():
             places = {name: dict(nodes) for name, nodes in allotment.places.items()}
             twin.allotments[uid] = Allotment(allotment.shapes, places)
-        twin._columns, twin._turns.due = self._columns.copy(), dict(self._turns.due)
+        twin._columns, twin._turns.due = (
+            self._columns.copy(),
+            {gang: list(shapes) for gang, shapes in self._turns.due.items()},
+        )
         twin._bound = dict(self._bound)
         twin._claims = self._claims.copy()
         twin._withheld = {name: dict(withheld) for name, withheld in self._withheld.items()}
@@ -330,29 +333,27 @@ class Capacity:
         whether any had. ``waits`` says by uid whether a gang that asked is still there. A user with a thousand jobs
         that all ask something else delays other jobs, but no process.
         """
-        waited = self.has_due
+        waited = bool(self.due)
         self._turns.begin(waits)
         while (shape := self._turns.next(len(self.nodes))) is not None:
             self.ranking(shape)
         return waited
 
     @property
-    def has_due(self) -> bool:
-        """Shapes wait for the next round."""
-        return bool(self._turns.due)
+    def due(self) -> Mapping[str, Sequence[Shape]]:
+        """Uids of the gangs that wait for a later round, with the shapes that are to be looked at for them."""
+        return self._turns.due
 
-    def may_ask(self, shape: Shape, gang: str) -> bool:
-        """Return whether a shape may be looked at in this round for ``gang``; if not, it will be in a later one. What
-        may is kept longest, until others of the gang have had their turn.
+    def may_ask(self, shapes: Collection[Shape], gang: str) -> bool:
+        """Return whether shapes may be looked at in this round for ``gang``; if not, they will be in a later one."""
+        new = [shape for shape in shapes if shape not in self._rankings]
+        return not new or self._turns.take(new, len(self.nodes), gang)
+
+    def too_many(self, shapes: int) -> bool:
+        """Return whether so many shapes of one gang cannot be looked at together: they are not all kept, and to look at
+        each again whenever it is asked for would take too long.
         """
-        known = self._rankings.pop(shape, None)
-        if known is not None:
-            self._rankings[shape] = known
-            return True
-        if not self._turns.take(shape, len(self.nodes), gang):
-            return False
-        self.ranking(shape)
-        return True
+        return shapes > SHAPES_MAX and shapes * len(self.nodes) > ROUND_VISITS
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

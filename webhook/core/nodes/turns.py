@@ -1,6 +1,10 @@
-"""How many new shapes may be looked at in one round of decisions; who finds none left waits for the next."""
+"""How many new shapes may be looked at in one round of decisions; gangs that find none left wait in line.
 
-from collections.abc import Callable
+One gang at a time has its shapes looked at, over as many rounds as that takes: nothing new comes between them, and so
+they are all known when the gang is decided about.
+"""
+
+from collections.abc import Callable, Collection
 from typing import Final
 
 from webhook.core.nodes.node import UNBOUNDED
@@ -9,8 +13,7 @@ from webhook.core.nodes.shape import Shape
 ROUND_VISITS: Final = 50_000
 """Nodes that may be looked at for new shapes in one round of decisions: about a tenth of a second."""
 ROUND_SHAPES: Final = 128
-"""New shapes of a round at most. Twice as many are kept (``capacity``): a gang whose shapes have their turns in two
-rounds has them all in the second."""
+"""New shapes of a round at most: half of those that are kept (``capacity``)."""
 
 REQUESTS_ALIKE: Final = 16
 """To compare with what is free of so many resources on a node takes as long as to look at the node."""
@@ -19,43 +22,62 @@ PORTS_ALIKE: Final = 2
 
 
 class Turns:
-    """What is left of a round, and who waits for the next. A look costs what it takes, whatever a pod template says:
-    it is counted before, not measured, so that the same is decided each time.
+    """What is left of a round, and who waits in line. A look costs what it takes, whatever a pod template says: it is
+    counted before, not measured, so that the same is decided each time.
     """
 
     def __init__(self) -> None:
-        self.due: dict[Shape, str] = {}
-        """New shapes that wait for their turn, and the uid of the gang that asked first."""
+        self.due: dict[str, list[Shape]] = {}
+        """Uids of gangs to the new shapes that are to be looked at for them; who has waited longest is the first."""
+        self._granted: dict[str, bool] = {}
+        """Uids of gangs that have had their turn; whether they have been decided about since."""
         self._left = UNBOUNDED
         """How many more nodes may be looked at in this round."""
         self._shapes_left = UNBOUNDED
 
     def begin(self, waits: Callable[[str], bool]) -> None:
-        """Begin a round. Shapes of gangs that are gone, as ``waits`` says, have no turn any more: who else asks for the
-        same asks again.
-        """
+        """Begin a round. Gangs that are gone, as ``waits`` says, have no turn any more."""
         self._left, self._shapes_left = ROUND_VISITS, ROUND_SHAPES
-        self.due = {shape: gang for shape, gang in self.due.items() if waits(gang)}
+        self.due = {gang: shapes for gang, shapes in self.due.items() if waits(gang)}
+        self._granted = {gang: False for gang, asked in self._granted.items() if not asked and waits(gang)}
 
     def next(self, nodes: int) -> Shape | None:
-        """Return the one that has waited longest, whose turn it is now; None where that is nobody's."""
-        shape = next(iter(self.due), None)
-        if shape is None or not self.take(shape, nodes, self.due[shape]):
+        """Return what is looked at next for the first in line; None where the round is over, or nobody waits.
+
+        The last one of a round may take more than is left, so that each has its turn some time: one alone is no more
+        than a few looks at each node.
+        """
+        if not self.due or self._is_over:
             return None
-        del self.due[shape]
+        gang, shapes = next(iter(self.due.items()))
+        shape = shapes.pop(0)
+        if not shapes:
+            del self.due[gang]
+            self._granted[gang] = False
+        self._pay((shape,), nodes)
         return shape
 
-    def take(self, shape: Shape, nodes: int, gang: str) -> bool:
-        """Return whether a shape that ``gang`` asks for may be looked at now; else it is due later. The last one of a
-        round may take more than is left, so that each has its turn some time: one alone is no more than a few looks at
-        each node.
-        """
-        if self._left <= 0 or self._shapes_left <= 0:
-            self.due.setdefault(shape, gang)
+    def take(self, new: Collection[Shape], nodes: int, gang: str) -> bool:
+        """Return whether all ``new`` shapes that a gang asks for may be looked at now; else it waits in line for it."""
+        if gang in self._granted:
+            # What is not kept any more of what was looked at for it, or is all that is too much to be kept.
+            self._granted[gang] = True
+        elif self._is_over or (len(new) > 1 and not self._has_left(new, nodes)):
+            self.due[gang] = list(new)
             return False
-        self._left -= work(shape, nodes)
-        self._shapes_left -= 1
+        self._pay(new, nodes)
         return True
+
+    @property
+    def _is_over(self) -> bool:
+        return self._left <= 0 or self._shapes_left <= 0
+
+    def _has_left(self, new: Collection[Shape], nodes: int) -> bool:
+        return len(new) <= self._shapes_left and sum(work(shape, nodes) for shape in new) <= self._left
+
+    def _pay(self, new: Collection[Shape], nodes: int) -> None:
+        self._left -= sum(work(shape, nodes) for shape in new)
+        self._shapes_left -= len(new)
 
 
 def work(shape: Shape, nodes: int) -> int:

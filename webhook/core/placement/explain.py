@@ -16,6 +16,12 @@ def misplaced(found: Misplaced) -> Reason:
     """Return the reason in short: a decision is made more often than somebody asks for it."""
     if found.postponed:
         return Reason(Code.PENDING_EVALUATION, "one of the next cycles checks whether its pods fit the nodes")
+    if found.shapes:
+        return Reason(
+            Code.NODES_DO_NOT_FIT,
+            f"its pods ask {counted(found.shapes, 'different thing')} of nodes, too many to be looked at together",
+            help="have more of its pods ask the same, or make it several jobs",
+        )
     if _near(found) is not None:
         return _no_domain(found)
     return Reason(Code.NODES_DO_NOT_FIT, f"{asked_by(found.asked)}; {_fit(found)}", help=_help(found))
@@ -23,7 +29,7 @@ def misplaced(found: Misplaced) -> Reason:
 
 def why_misplaced(capacity: Capacity, found: Misplaced) -> Reason:
     """Return the reason with what keeps the pods off each node; it looks at all of them."""
-    if found.postponed or found.unread:
+    if found.unseen:
         return misplaced(found)
     shape = found.asked.shape
     lack, pieces = _lacks(capacity, shape)

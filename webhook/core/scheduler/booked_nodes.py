@@ -237,7 +237,7 @@ def _ask_later(state: State, place: tuple[int, float, str]) -> None:
 
 def _lacks_nodes(decision: Decision) -> bool:
     misplaced = decision.misplaced
-    return misplaced is not None and not (misplaced.postponed or misplaced.unread)
+    return misplaced is not None and not misplaced.unseen
 
 
 def _waits_for_nodes_alone(decision: Decision) -> bool:

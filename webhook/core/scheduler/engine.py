@@ -238,7 +238,7 @@ class Engine:
         """Return when a cycle is due though nothing else changes: the earliest end of a back-off, or a usage sample."""
         state, decayed = self.state, self.state.usage.decayed
         goes_on = state.draining or state.cut or state.counts_on
-        if goes_on or (state.nodes is not None and state.nodes.has_due):
+        if goes_on or (state.nodes is not None and state.nodes.due):
             return now
         times = (state.pending.next_backoff_end(), None if decayed is None else decayed.next_sample())
         return min((max(time, now) for time in times if time is not None), default=None)
@@ -290,7 +290,12 @@ class Engine:
         heads = (eclass.head.uid for eclass in eclasses if not eclass.unschedulable)
         # Who is asked may have to wait until others' searches are made up for.
         later = (self.state.looks_owed, self.state.ceilings.unanswered)
-        return frozenset((*heads, *((place, *later) for place in asked)))
+        return frozenset((*heads, *((place, *later) for place in asked), *self.in_line()))
+
+    def in_line(self) -> list[tuple[str, int]]:
+        """Return the uids of the gangs whose nodes are looked at in a later cycle, and how many looks they wait for."""
+        due = {} if self.state.nodes is None else self.state.nodes.due
+        return [(uid, len(shapes)) for uid, shapes in due.items()]
 
     def position(self, uid: str) -> int | None:
         """Return the 0-based place of a waiting gang in its queue; None when it does not wait in one."""

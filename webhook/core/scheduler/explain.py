@@ -366,7 +366,7 @@ def _with_start(state: State, head: EquivalenceClass, why: Reason) -> Reason:
 
 def _of_nodes(state: State, nodes: Capacity, found: Misplaced, uid: str) -> Reason:
     """Return why a gang finds no nodes: who holds what it lacks matters only where it could start without them."""
-    never = None if found.postponed or found.unread else beyond(nodes, found)
+    never = None if found.unseen else beyond(nodes, found)
     return never or _with_booked_nodes(state, uid, _with_holders(state, nodes, found, uid))
 
 
@@ -379,7 +379,7 @@ def _with_holders(state: State, nodes: Capacity, found: Misplaced, uid: str) -> 
     why = why_misplaced(nodes, found)
     if kept is not None:
         nodes.claim(uid, kept)
-    if found.postponed or found.unread:
+    if found.unseen:
         return why
     by_uid, (resource, held) = state.allocations.by_uid, holders(nodes, found)
     known = [(by_uid[each], n) for each, n in held.items() if each != uid and each in by_uid]

@@ -48,6 +48,11 @@ class Room:
         """Return where the pods go by which a gang is ``larger``, or why nowhere; None where nodes are not asked."""
         return None if old.gang is None else self.decider.more_places(old.gang, old.reservation, larger)
 
+    def is_postponed(self, old: Allocation, larger: Reservation) -> bool:
+        """Return whether the nodes are looked at in a later round only."""
+        places = self.places(old, larger)
+        return isinstance(places, Misplaced) and places.postponed
+
     def _has_quota(self, old: Allocation, amounts: Mapping[FlavorResource, int]) -> bool:
         vertex = self.allocations.vertex_of(old)
         if vertex is None:
@@ -71,13 +76,18 @@ def grow(allocation: Allocation, room: Room, allowed: Allowed, seats: Seats) -> 
             seated = grown if known is not None else replace(grown, reservation=_with_set(grown.reservation, seat))
             more = pod_set.count - seat.count
             pods = _largest(seated.reservation, pod_set.name, more, old=allocation, room=room)
+            if not pods and more and room.is_postponed(allocation, _with_more(seated.reservation, pod_set.name, 1)):
+                # Whether there is room is not known yet: none go elsewhere before, nor others first.
+                return _if_allowed(grown, allocation, allowed)
             if pods:
                 larger = _with_more(seated.reservation, pod_set.name, pods)
                 grown = replace(grown, reservation=larger, amounts=larger.usage(allocation.reclaimed))
                 break
-    if grown is allocation or not allowed(allocation, extra(grown.amounts, allocation)):
-        return None
-    return grown
+    return _if_allowed(grown, allocation, allowed)
+
+
+def _if_allowed(grown: Allocation, before: Allocation, allowed: Allowed) -> Allocation | None:
+    return grown if grown is not before and allowed(before, extra(grown.amounts, before)) else None
 
 
 def one_more(allocation: Allocation, seats: Seats) -> Reservation | None:

@@ -83,7 +83,7 @@ def _is_beyond_nodes(state: State, eclass: EquivalenceClass, decision: Decision)
     if nodes is None or not eclass.queue.backfills:
         return False
     found = decision.misplaced
-    if found is None or found.postponed or found.unread:
+    if found is None or found.unseen:
         return False
     if decision.assignment.mode is not Mode.FIT or eclass.shifting or eclass.elastic:
         return False

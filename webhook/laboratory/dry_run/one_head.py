@@ -60,12 +60,12 @@ class OneHeadEngine(Engine):
                         self.state.pending.wake_class(eclass)
 
     def undecided(self) -> frozenset[object]:
-        """Return what the next cycle starts from: the heads, the flavors tried for them, and how many gangs of a
-        namespace that is not selected had their turn.
+        """Return what the next cycle starts from: the heads, the flavors tried for them, how many gangs of a namespace
+        that is not selected had their turn, and whose nodes are still to be looked at.
         """
         eclasses = (eclass for queue in self.state.pending.queues.values() for eclass in queue.eclasses.values())
         scans = ((eclass, self.turns.unfinished(eclass)) for eclass in eclasses if not eclass.unschedulable)
-        return frozenset(
+        heads = (
             (
                 self.turns.head(eclass).uid,
                 tuple(sorted(scan.flavors.items())) if scan else (),
@@ -73,6 +73,7 @@ class OneHeadEngine(Engine):
             )
             for eclass, scan in scans
         )
+        return frozenset((*heads, *self.in_line()))
 
     def reason(self, uid: str) -> Reason | None:
         """Return what Kueue would have said when the gang last had its turn, with the numbers of then."""

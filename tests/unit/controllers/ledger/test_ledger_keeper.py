@@ -8,6 +8,7 @@ from tests.unit.controllers.ledger.keepers import Stage, elect, reservation
 from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, SetBack
 from webhook.controllers.ledger.stored import project
 from webhook.core.ledger.record import Ledger
+from webhook.kube.election import Elector
 
 pytestmark = pytest.mark.virtual_time
 PATH = "/api/v1/namespaces/tutti-system/configmaps/tutti-ledger"
@@ -55,6 +56,20 @@ async def test_rule_6_an_unknown_outcome_is_settled_before_going_on(stage: Stage
     assert await stage.stored() == ledger
     ledger = await keeper.commit([reservation("b")], ["a"])
     assert await stage.stored() == ledger
+
+
+async def test_a_leader_counts_from_when_that_renewal_was_sent_which_is_stored(stage: Stage) -> None:
+    """Its answer was lost: others count from then too, and the next one, which conflicted, is stored nowhere."""
+    keeper, api = await stage.leader()
+    await asyncio.sleep(2)
+    api.lose_replies, elector, sent = 1, stage.electors["one"], asyncio.get_running_loop().time()
+    await keeper.renew()
+    assert asyncio.get_running_loop().time() > sent
+    assert elector.quit_at == sent + elector.renew_seconds
+    stored = project(await stage.admin.request("GET", PATH)).lease
+    rival = Elector("two")
+    rival.observe(stored, sent)
+    assert rival.may_acquire_in(sent) > elector.quit_at - sent
 
 
 async def test_rule_7_a_lease_that_cannot_be_renewed_ends_the_leadership(stage: Stage) -> None:

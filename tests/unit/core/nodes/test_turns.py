@@ -30,7 +30,7 @@ def round_of(shapes: list[Shape], nodes: int) -> int:
     """Return at how many of ``shapes`` the first round looks."""
     turns = Turns()
     turns.begin(nobody_leaves)
-    return sum(turns.take(shape, nodes, "a") for shape in shapes)
+    return sum(turns.take([shape], nodes, f"g{number}") for number, shape in enumerate(shapes))
 
 
 def alike(shape: Shape) -> list[Shape]:
@@ -60,7 +60,7 @@ def test_who_waits_has_its_turn_in_order_however_much_it_takes() -> None:
     turns, shapes = Turns(), alike(HEAVY["terms"])[:3]
     turns.begin(nobody_leaves)
     nodes = 2 * ROUND_VISITS
-    assert [turns.take(shape, nodes, "a") for shape in shapes] == [True, False, False]
+    assert [turns.take([shape], nodes, gang) for shape, gang in zip(shapes, "abc", strict=True)] == [True, False, False]
     for shape in shapes[1:]:
         turns.begin(nobody_leaves)
         assert turns.next(nodes) == shape
@@ -76,13 +76,13 @@ def test_a_small_job_of_somebody_else_is_looked_at_after_a_few_rounds() -> None:
         there.put_node(NodeRecord(f"n{number}", {"cpu": 4000}))
     there.begin_round(nobody_leaves)
     asked = [*alike(HEAVY["values"])[:70], PLAIN]
-    assert [there.may_ask(shape, "a") for shape in asked].count(True) == 34
+    assert [there.may_ask([shape], f"g{number}") for number, shape in enumerate(asked)].count(True) == 34
     rounds = 0
-    while there.has_due:
+    while there.due:
         assert there.begin_round(nobody_leaves)
         rounds += 1
     assert rounds == 2
-    assert there.may_ask(PLAIN, "a")
+    assert there.may_ask([PLAIN], "a")
 
 
 def test_a_round_looks_at_no_more_than_half_of_what_is_kept() -> None:
@@ -90,27 +90,56 @@ def test_a_round_looks_at_no_more_than_half_of_what_is_kept() -> None:
     assert 2 * ROUND_SHAPES <= SHAPES_MAX
 
 
-def test_who_is_gone_has_no_turn_and_who_asked_first_keeps_the_place() -> None:
-    turns, (looked, first, second) = Turns(), alike(PLAIN)[:3]
+def test_who_is_gone_has_no_turn_and_who_asks_again_keeps_the_place() -> None:
+    turns, shapes = Turns(), alike(PLAIN)[:4]
     turns.begin(nobody_leaves)
-    turns.take(looked, 2 * ROUND_VISITS, "a")
-    for shape, gang in ((first, "a"), (second, "b"), (first, "b"), (second, "c")):
-        assert not turns.take(shape, 1, gang)
+    turns.take(shapes[:1], 2 * ROUND_VISITS, "first")
+    for gang, new in (("a", shapes[1:2]), ("b", shapes[2:3]), ("c", shapes[3:]), ("b", shapes[1:3])):
+        assert not turns.take(new, 1, gang)
     turns.begin({"b", "c"}.__contains__)
-    assert turns.due == {second: "b"}
+    assert list(turns.due.items()) == [("b", shapes[1:3]), ("c", shapes[3:])]
 
 
-def test_what_was_asked_for_stays_known_and_what_only_is_kept_up_to_date_goes_first() -> None:
+def test_one_gang_at_a_time_has_all_its_shapes_looked_at_in_as_many_rounds_as_it_takes() -> None:
+    turns, shapes = Turns(), alike(PLAIN)[:7]
+    nodes = ROUND_VISITS // 2
+    turns.begin(nobody_leaves)
+    assert not turns.take(shapes[:5], nodes, "wide")
+    assert turns.take(shapes[5:6], nodes, "single")
+    assert not turns.take(shapes[5:], nodes, "pair"), "one is left of this round"
+    rounds = []
+    while turns.due:
+        turns.begin(nobody_leaves)
+        looked = list(iter(lambda: turns.next(nodes), None))
+        rounds.append([shapes.index(shape) for shape in looked])
+        if len(rounds) == 3:
+            assert turns.take(shapes[:5], nodes, "wide"), "whatever is kept of it"
+    assert rounds == [[0, 1], [2, 3], [4, 5], [6]]
+
+
+def test_a_turn_lasts_until_it_is_used_and_to_the_end_of_that_round() -> None:
+    turns, shapes = Turns(), alike(PLAIN)[:3]
+    nodes = 2 * ROUND_VISITS
+    turns.begin(nobody_leaves)
+    assert not turns.take(shapes[:2], nodes, "a")
+    for _ in range(5):
+        turns.begin(nobody_leaves)
+        turns.next(nodes)
+    assert turns.take(shapes[:2], nodes, "a")
+    assert turns.take(shapes, nodes, "a"), "other flavors are asked about in the same decision"
+    turns.begin(nobody_leaves)
+    assert not turns.take(shapes, nodes, "a")
+
+
+def test_what_only_is_kept_up_to_date_is_kept_no_longer_for_that() -> None:
     there = Capacity()
     there.put_node(NodeRecord("n", {"cpu": 4000}))
     shapes = [replace(PLAIN, levels=(f"l{number}",)) for number in range(SHAPES_MAX + 1)]
     for shape in shapes[:-1]:
         there.ranking(shape)
-    assert there.may_ask(shapes[0], "a")
-    assert there.known_ranking(shapes[1]) is not None
-    there.ranking(shapes[-1])
     assert there.known_ranking(shapes[0]) is not None
-    assert there.known_ranking(shapes[1]) is None
+    there.ranking(shapes[-1])
+    assert there.known_ranking(shapes[0]) is None
 
 
 @pytest.mark.parametrize("labels", [{}, {"rack": "a"}, {"rack": "a", "zone": "w"}])

@@ -1,13 +1,14 @@
 """More shapes wait for nodes than are looked at in one round, or than are kept: who may start does so all the same."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
-from webhook.core.model.gang import PodPrice, PodSet
+from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes import capacity, turns
@@ -18,9 +19,11 @@ from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 
+NAMED = {"kubernetes.io/hostname": "n0"}
 OWN, RENTED = Flavor("own", {"kind": "own"}), Flavor("rented", {"kind": "rented"}, node_fit=NodeFit.OBSERVE)
 
 
@@ -42,7 +45,9 @@ class Crowd:
         queues = (queue("crowd", 10**6), queue("q", 1000), both)
         self.engine.set_policy(policy(*queues, flavors=(OWN, RENTED)), LABELS, 0.0)
         for number in range(10):
-            self.nodes.put_node(NodeRecord(f"n{number}", {"cpu": 4000}, {"kind": "own"}))
+            self.nodes.put_node(
+                NodeRecord(f"n{number}", {"cpu": 4000}, {"kind": "own", "kubernetes.io/hostname": f"n{number}"})
+            )
         self.engine.know_nodes(self.nodes)
         for number in range(crowd):
             self.engine.submit(gang(f"big{number}", "crowd", cpu=5 + number, created=float(number)), 0.0)
@@ -133,6 +138,57 @@ def test_what_is_freed_is_given_to_those_that_are_not_kept() -> None:
     assert "waits" in world.starts_within(15)
 
 
+def wide(name: str, shapes: int, **settings: Any) -> Gang:
+    """A gang of so many pods that all ask something else."""
+    sets = tuple(PodSet(f"s{number}", 1, PodPrice({"cpu": 1 + number})) for number in range(shapes))
+    return gang(name, "q", pod_sets=sets, **settings)
+
+
+@pytest.mark.parametrize("shapes", [3, 7, 8])
+@pytest.mark.parametrize("freed", [False, True])
+def test_a_gang_of_as_many_shapes_as_are_kept_starts_beside_any_number_of_others(shapes: int, *, freed: bool) -> None:
+    world = Crowd(30)
+    for number in range(20):
+        # They fit one by one and not together, so they are decided about again whenever nodes become free.
+        sets = tuple(PodSet(f"{each}", 1, PodPrice({"cpu": 3990 + number}), node_selector=NAMED) for each in "ab")
+        world.engine.submit(gang(f"pair{number}", "q", pod_sets=sets), 0.0)
+    world.engine.submit(wide("wide", shapes, priority=100, created=100.0), 0.0)
+    started: list[str] = []
+    for _ in range(100):
+        if freed:
+            world.engine.wake_nodes()
+        started += world.starts_within(1)
+    assert "wide" in started
+
+
+def test_a_gang_of_more_shapes_than_are_kept_starts_where_there_are_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "ROUND_VISITS", 90)
+    world = Crowd(0)
+    world.engine.submit(wide("wide", 9), 0.0)
+    world.engine.submit(wide("wider", 10), 0.0)
+    assert world.starts_within(12) == ["wide"]
+    assert world.engine.next_wake(world.now) is None
+    reason = world.engine.reason("wider")
+    assert reason is not None
+    assert reason.code is Code.NODES_DO_NOT_FIT
+    assert reason.message == "its pods ask 10 different things of nodes, too many to be looked at together"
+
+
+def test_a_gang_is_looked_at_on_one_flavor_after_the_other_though_they_are_not_all_kept() -> None:
+    world = Crowd(12)
+    flavors = tuple(Flavor(f"f{number}", {"kind": f"{number}"}) for number in range(9))
+    many = queue("many", None, group(**{each.name: {"cpu": 100} for each in flavors}))
+    world.engine.set_policy(policy(queue("crowd", 10**6), many, flavors=flavors), LABELS, 0.0)
+    for number in range(9):
+        amount = 4000 if number == 8 else 1
+        world.nodes.put_node(NodeRecord(f"f{number}", {"cpu": amount}, {"kind": f"{number}"}))
+    sets = tuple(PodSet(f"s{number}", 1, PodPrice({"cpu": 100 + number})) for number in range(4))
+    world.engine.submit(gang("train", "many", pod_sets=sets), 0.0)
+    found = [each for _ in range(60) for each in world.cycle().admitted]
+    assert [each.name for each in found] == ["train"]
+    assert {name for flavor in found[0].flavors.values() for name in flavor.values()} == {"f8"}
+
+
 def test_no_turn_is_kept_for_gangs_that_are_gone() -> None:
     world = Crowd(60)
     world.cycle()
@@ -140,7 +196,7 @@ def test_no_turn_is_kept_for_gangs_that_are_gone() -> None:
         world.engine.withdraw(f"big{number}")
     world.engine.submit(gang("small", "q", cpu=1), world.now)
     assert world.starts_within(1) == ["small"]
-    assert not world.nodes.has_due
+    assert not world.nodes.due
 
 
 def test_a_look_that_is_put_off_sends_no_gang_to_another_flavor() -> None:
@@ -182,3 +238,30 @@ def test_a_copy_goes_on_with_those_whose_turn_is_to_come() -> None:
     twin = world.engine.copy()
     found = [each.name for number in range(6) for each in twin.cycle(2.0 + number, Fences(), epoch=1).admitted]
     assert found == ["small"]
+
+
+@pytest.mark.parametrize("crowd", [0, 12])
+def test_a_look_that_is_put_off_lets_no_gang_grow_on_another_flavor(crowd: int) -> None:
+    world = Crowd(0)
+    main = PodSet("main", 2, PodPrice({"cpu": 1000}))
+    crew = gang("crew", "both", pod_sets=(main,), quorum=2, joinable=True)
+    world.engine.submit(crew, 0.0)
+    (admitted,) = world.cycle().admitted
+    for number in range(crowd):
+        world.engine.submit(gang(f"big{number}", "crowd", cpu=5 + number, created=float(number)), world.now)
+    joins = (PodSet("new", 1, PodPrice({"cpu": 2000})), PodSet("other", 1, PodPrice({"cpu": 1500})))
+    world.engine.restore(admitted, replace(crew, pod_sets=(main, *joins)))
+    grown = [each for _ in range(6) for each in world.cycle().grown]
+    assert grown[-1].flavors == {name: {"cpu": "own"} for name in ("main", "new", "other")}
+
+
+def test_cycles_are_not_taken_for_the_same_while_looks_are_still_to_come() -> None:
+    world = Crowd(20)
+    seen: list[object] = []
+    while True:
+        world.cycle()
+        if not world.nodes.due:
+            break
+        seen.append(world.engine.undecided())
+    assert len(seen) > 2
+    assert len(set(seen)) == len(seen)
