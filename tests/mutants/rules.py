@@ -372,8 +372,8 @@ MUTANTS: Final = (
         "6",
         "a renewal is stored only if its lease is",
         FENCED,
-        "        ours = kept is not self._index or stored.lease in leases\n",
-        "        ours = True\n",
+        '(stored.lease or "") if kept is not self._index or stored.lease in leases else None\n',
+        'stored.lease or ""\n',
         EDITED_TESTS,
     ),
     Mutant(
