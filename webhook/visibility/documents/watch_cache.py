@@ -25,7 +25,12 @@ from webhook.visibility.http.group import API_VERSION, FIELDS, RESOURCES
 REPLICA_BITS: Final = 10
 PAST_MAX: Final = 20_000
 PAST_BYTES_MAX: Final = 16 * 2**20
-"""Documents that are remembered as they were, and their packed bytes: these have some 350, but labels may be long."""
+"""Documents that are remembered as they were, and their packed bytes: these have some 350."""
+PAST_TEXT_MAX: Final = 4096
+"""Bytes of the text that is remembered of one document. A longer one, which may have a megabyte, would take the place
+of thousands, of other namespaces too. Of it only what it is selected by is kept, and its labels only if they fit."""
+VALUE_MAX: Final = 1024
+"""Characters of a field by which what is so long is selected: no name is longer."""
 WORDS_BYTES_MAX: Final = 4096
 OVERLAP_MILLIS: Final = 5_000
 """What a watch is told again when its version is another replica's."""
@@ -60,6 +65,10 @@ class Document:
     traits: int
     """Hash of all that selectors can ask of it."""
     deleted: bool = False
+    labels_known: bool = True
+    """False where they were too long to remember: any selector may have met them."""
+    brief: "Document | None" = None
+    """What is remembered of it, where that is not all."""
 
     def render(self) -> bytes:
         """Return the whole document as JSON."""
@@ -93,11 +102,46 @@ def _unpacked(packed: bytes, words: bytes) -> bytes:
     return zlib.decompressobj(zdict=words).decompress(packed)
 
 
-_SELECTED_BY: Final = tuple(paths.parse(path) for path in ("metadata.labels", *FIELDS))
+_LABELS: Final = ("metadata", "labels")
+_SELECTED_BY: Final = (_LABELS, *(paths.parse(path) for path in FIELDS))
 
 
 def _traits(document: Mapping[str, Any]) -> int:
     return hash(orjson.dumps([paths.find(document, path) for path in _SELECTED_BY]))
+
+
+_KEPT: Final = (
+    ("metadata", "uid"),
+    ("metadata", "creationTimestamp"),
+    ("status", "pods"),
+    *(path for path in _SELECTED_BY if path != _LABELS),
+)
+"""Of a long document. The numbers of pods are for tables, which show them of each workload."""
+
+
+def _remembered(document: Mapping[str, Any], text: bytes) -> tuple[bytes, bool]:
+    """Return what to remember of a document that has ``text``, and whether its labels are in it."""
+    if len(text) <= PAST_TEXT_MAX:
+        return text, True
+    brief: dict[str, Any] = {"metadata": {}, "spec": {}, "status": {"conditions": []}}
+    for path in (_LABELS, *_KEPT):
+        _copy(document, path, brief)
+    text = _text(brief)
+    if len(text) <= PAST_TEXT_MAX:
+        return text, True
+    brief = {"metadata": {}, "spec": {}, "status": {"conditions": []}}
+    for path in _KEPT:
+        if len(str(paths.find(document, path))) <= VALUE_MAX:
+            _copy(document, path, brief)
+    return _text(brief), False
+
+
+def _copy(document: Mapping[str, Any], path: paths.Path, to: dict[str, Any]) -> None:
+    value = paths.find(document, path)
+    if value is not None:
+        for key in path[:-1]:
+            to = to.setdefault(key, {})
+        to[path[-1]] = value
 
 
 class _Past(NamedTuple):
@@ -159,8 +203,14 @@ class WatchCache:
         is_same = known is not None and known.traits == traits
         since = known.since_version if known is not None and is_same else version
         written = Document(key, packed, shelf.words, len(text), version, since, traits)
+        if len(text) > PAST_TEXT_MAX:
+            # Now, and not when it goes: a look drops all that is gone in one turn of the loop.
+            brief, labels_known = _remembered(document, text)
+            packed = _packed(brief, shelf.words)
+            was = replace(written, packed=packed, size=len(brief), labels_known=labels_known)
+            written = replace(written, brief=was)
         if known is not None and not is_same:
-            self._remember(known, version)
+            self._remember(known.brief or known, version)
         shelf.standing.setdefault(key.namespace, {})[key.name] = written
         self._note(shelf, key, written)
         return True
@@ -173,24 +223,33 @@ class WatchCache:
             return
         if not shelf.standing[key.namespace]:
             del shelf.standing[key.namespace]
-        version = self._next_version()
-        self._note(shelf, key, replace(known, version=version, deleted=True))
-        self._remember(known, version)
+        version, was = self._next_version(), known.brief or known
+        self._note(shelf, key, replace(was, version=version, deleted=True))
+        self._remember(was, version)
 
-    def drop_unwritten(self, key: Key, document: Mapping[str, Any]) -> None:
+    def drop_unwritten(self, key: Key, document: Mapping[str, Any], *, labels_known: bool = True) -> None:
         """Tell that a document went away which does not stand here: another replica may have shown it."""
-        self._note(self._shelves[key.resource], key, replace(self.remember(key, document), deleted=True))
+        was = self.remember(key, document, labels_known=labels_known)
+        self._note(self._shelves[key.resource], key, replace(was, deleted=True))
 
-    def remember(self, key: Key, document: Mapping[str, Any]) -> Document:
+    def remember(self, key: Key, document: Mapping[str, Any], *, labels_known: bool = True) -> Document:
         """Keep, and return, a document as it was until now and was not written then: another replica may have shown it
         so.
         """
         shelf, version = self._shelves[key.resource], self._next_version()
-        text = _text(document)
-        shelf.words = shelf.words or text[:WORDS_BYTES_MAX]
-        packed = _packed(text, shelf.words)
-        was = Document(key, packed, shelf.words, len(text), version, since_version=0, traits=_traits(document))
+        text, has_labels = _remembered(document, _text(document))
+        # Its words are not the shelf's: it may lack most of what other documents say.
+        packed, traits = _packed(text, shelf.words), _traits(document)
+        was = Document(
+            key, packed, shelf.words, len(text), version, 0, traits, labels_known=labels_known and has_labels
+        )
         self._remember(was, version)
+        standing = self.get(key)
+        if standing is not None:
+            # It may be written next as it stands, which is no change; only of changes a watch is told.
+            again = replace(standing, version=version)
+            shelf.standing[key.namespace][key.name] = again
+            self._note(shelf, key, again)
         return was
 
     def refuse_others(self) -> None:
@@ -271,17 +330,17 @@ class WatchCache:
         """Return what a client may hold that has read up to ``version``, each as selectors saw it then.
 
         Of another replica's version these may be several states of one document, and some that the client has not
-        read: those are since a later version than the ``position``. Raises Expired.
+        read: those are since a later version than the ``position``. That replica may have shown them long before they
+        were written here. Raises Expired.
         """
         after = self.position(version)
-        until = version if self._is_own(version) else version + (OVERLAP_MILLIS << REPLICA_BITS)
         found = self.documents(resource, namespace)
         for document, until_version in reversed(self._past):
             if until_version <= after:
                 break
             if document.key.resource == resource and namespace in (None, document.key.namespace):
                 found.append((document.key, document))
-        return [(key, document) for key, document in found if document.since_version <= until]
+        return [each for each in found if each[1].since_version <= version] if self._is_own(version) else found
 
     def _is_own(self, version: int) -> bool:
         return version & ((1 << REPLICA_BITS) - 1) == self._replica

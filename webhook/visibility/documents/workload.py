@@ -39,10 +39,20 @@ def workload(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _metadata(facts: Facts) -> dict[str, Any]:
+def brief_workload(facts: Facts, *, with_labels: bool) -> dict[str, Any]:
+    """Return of the document what it is selected by, and what each event and table needs: it costs little, however
+    large the gang is.
+    """
+    status: dict[str, Any] = {"conditions": [], "pods": {"wanted": _wanted(facts), "present": facts.pods}}
+    if facts.admitted_seconds is not None:
+        status["admission"] = _charged_to(facts)
+    return {"metadata": _metadata(facts, with_labels=with_labels), "spec": _asks_for(facts), "status": status}
+
+
+def _metadata(facts: Facts, *, with_labels: bool = True) -> dict[str, Any]:
     source = facts.job or facts.reservation
     assert source is not None
-    gang = None if facts.job is None else facts.job.gang
+    gang = None if facts.job is None or not with_labels else facts.job.gang
     kind = facts.kind if facts.job is None else facts.kind.at(facts.job.version)
     owner = {
         "apiVersion": kind.api_version,
@@ -67,9 +77,8 @@ def _metadata(facts: Facts) -> dict[str, Any]:
 def _spec(facts: Facts) -> dict[str, Any]:
     job, reservation = facts.job, facts.reservation
     asked = reservation if job is None or job.gang is None else job.gang
-    queue = facts.queue if job is None or job.queue_label is None else job.queue_label
     return {
-        **({"queueName": queue} if queue else {}),
+        **_asks_for(facts),
         "priority": 0 if asked is None else asked.priority,
         "active": job is None or not job.held,
         "podSets": [] if asked is None else [_pod_set(pod_set) for pod_set in asked.pod_sets],
@@ -80,6 +89,12 @@ def _spec(facts: Facts) -> dict[str, Any]:
             else {"maximumExecutionTimeSeconds": job.run_limit_seconds}
         ),
     }
+
+
+def _asks_for(facts: Facts) -> dict[str, str]:
+    job = facts.job
+    queue = facts.queue if job is None or job.queue_label is None else job.queue_label
+    return {"queueName": queue} if queue else {}
 
 
 def _pod_set(pod_set: PodSet | ReservedPodSet) -> dict[str, Any]:
@@ -134,8 +149,11 @@ def _admission(facts: Facts) -> dict[str, Any] | None:
         assert facts.admission is not None
         assert facts.job is not None
         assignments = list(_past_assignments(facts))
-    where = {"clusterQueue": facts.queue} if facts.queue else {}
-    return {**where, "podSetAssignments": assignments}
+    return {**_charged_to(facts), "podSetAssignments": assignments}
+
+
+def _charged_to(facts: Facts) -> dict[str, str]:
+    return {"clusterQueue": facts.queue} if facts.queue else {}
 
 
 def _assignment(name: str, flavors: Mapping[str, str], usage: Mapping[str, int], count: int) -> dict[str, Any]:

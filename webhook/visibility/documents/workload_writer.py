@@ -25,7 +25,7 @@ from webhook.jobs.reading.record import JobRecord
 from webhook.visibility.documents.conditions import Facts
 from webhook.visibility.documents.milestones import Before, Chronicle, Milestones
 from webhook.visibility.documents.watch_cache import Key, WatchCache
-from webhook.visibility.documents.workload import workload, workload_name
+from webhook.visibility.documents.workload import brief_workload, workload, workload_name
 from webhook.visibility.http.group import WORKLOADS
 
 _HELD_FOR: Final = {
@@ -35,6 +35,8 @@ _HELD_FOR: Final = {
 BEFORE_MAX: Final = 200
 """Gangs of which one look remembers how they were, some 0.1 ms each. Where more have changed unread, watches that come
 from another replica list again."""
+LABELS_MAX: Final = 64
+"""Where a gang has more, what it is selected by is remembered without them: there may be thousands."""
 BATCH: Final = 50
 """Documents written before other tasks get their turn: decisions run on the same loop."""
 
@@ -112,14 +114,14 @@ class WorkloadWriter:
         assert source is not None
         assert kind is not None
         key = Key(WORKLOADS.plural, source.namespace, workload_name(kind, source.name, uid))
-        document = workload(
-            Facts(job, reservation, kind, self._queue_of(job, reservation), None, None, 0, Milestones())
-        )
+        labels_known = job is None or job.gang is None or len(job.gang.labels) <= LABELS_MAX
+        facts = Facts(job, reservation, kind, self._queue_of(job, reservation), None, None, 0, Milestones())
+        document = brief_workload(facts, with_labels=labels_known)
         is_there = self._kind(self.view.jobs.get(uid), self.view.ledger.entries.get(uid)) is not None
         if is_there or self.cache.get(key) is not None:
-            self.cache.remember(key, document)
+            self.cache.remember(key, document, labels_known=labels_known)
         else:
-            self.cache.drop_unwritten(key, document)
+            self.cache.drop_unwritten(key, document, labels_known=labels_known)
 
     async def write(self, care: Care) -> float:
         """Bring the watch cache up to date; return how long finding out what changed took."""

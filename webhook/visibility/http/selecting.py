@@ -41,10 +41,10 @@ class Selection:
         """Return whether a document of that place may be meant."""
         return key.resource == self.resource and self.namespace in (None, key.namespace)
 
-    def matches(self, document: Mapping[str, Any]) -> bool:
-        """Return whether a document of the right place is meant."""
+    def matches(self, document: Mapping[str, Any], *, labels_known: bool = True) -> bool:
+        """Return whether a document of the right place is meant, or may be if its labels are not known."""
         labels = document["metadata"].get("labels") or {}
-        return self.labels.matches(labels) and all(
+        return (not labels_known or self.labels.matches(labels)) and all(
             (_text(paths.find(document, path)) == value) is equal for path, value, equal in self.fields
         )
 

@@ -56,7 +56,7 @@ class Watch:
         self._shown: set[Key] = set()
         """What the client holds."""
         self._doubtful: set[Key] = set()
-        """What it may hold besides: another replica may have noticed it earlier."""
+        """What it may hold besides: another replica may have noticed it earlier, or its labels are not known here."""
         self._with_columns = True
         self._position = 0
 
@@ -94,7 +94,8 @@ class Watch:
             if version is not None:
                 for key, document in stretch:
                     if self._selects(document):
-                        (self._shown if document.since_version <= self._position else self._doubtful).add(key)
+                        is_sure = document.labels_known and document.since_version <= self._position
+                        (self._shown if is_sure else self._doubtful).add(key)
                 continue
             for line in [line for key, document in stretch for line in self._tell(key, document)]:
                 yield line
@@ -123,7 +124,8 @@ class Watch:
             yield self._change("DELETED", document)
 
     def _selects(self, document: Document) -> bool:
-        return self._request.selection.everything or self._request.selection.matches(document.parse())
+        chosen = self._request.selection
+        return chosen.everything or chosen.matches(document.parse(), labels_known=document.labels_known)
 
     def _change(self, kind: str, document: Document) -> bytes:
         if self._request.include is None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +67,11 @@ def name_of(job: JobRecord) -> str:
     return workload_name(World().reporter.workloads.kinds[job.kind], job.name, job.uid)
 
 
+def labelled(job: JobRecord, app: str) -> JobRecord:
+    assert job.gang is not None
+    return replace(job, gang=replace(job.gang, labels={"app": app}))
+
+
 @pytest.fixture
 async def replicas() -> Replicas:
     made = Replicas()
@@ -125,6 +131,120 @@ async def test_what_left_the_selection_unread_is_deleted(replicas: Replicas, was
         world.releases(reservation)
         world.view.put_job(replace(job, resource_version=9))
     assert await replicas.told(version, query) == [("DELETED", name_of(job))]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_what_was_first_written_here_long_after_it_was_read_elsewhere_is_deleted(
+    replicas: Replicas, leaves: bool
+) -> None:
+    job = replicas.each(lambda world: world.waits("job", labels={"app": "a"}))
+    version = await replicas.listed()
+    await replicas.later(10)
+    await replicas.idle.reporter.fresh("workloads")
+    await replicas.later(10)
+    if leaves:
+        replicas.each(lambda world: world.view.put_job(labelled(job, "b")))
+    else:
+        replicas.each(lambda world: world.view.drop_job(job))
+    assert await replicas.told(version, {"labelSelector": "app=a"}) == [("DELETED", name_of(job))]
+
+
+async def test_a_queue_that_was_first_written_here_long_after_it_was_read_elsewhere_is_deleted(
+    replicas: Replicas,
+) -> None:
+    version = await replicas.listed("queues")
+    await replicas.later(10)
+    await replicas.idle.reporter.fresh("queues")
+    await replicas.later(10)
+    policy = two_queues()
+    for world in replicas.both:
+        world.view.policy = replace(policy, local_queues={})
+    found = await replicas.told(version, resource="queues")
+    assert [name for kind, name in found if kind == "DELETED"] == ["jobs", "jobs"]
+
+
+async def test_what_was_selected_for_a_while_unread_is_deleted_though_it_is_written_as_before(
+    replicas: Replicas,
+) -> None:
+    job = replicas.each(lambda world: world.waits("job", labels={"app": "b"}))
+    await replicas.idle.reporter.fresh("workloads")
+    await replicas.later(30)
+    replicas.each(lambda world: world.view.put_job(labelled(job, "a")))
+    replicas.idle.reporter.workloads.note()
+    version = await replicas.listed()
+    await replicas.later(20)
+    replicas.each(lambda world: world.view.put_job(job))
+    assert await replicas.told(version, {"labelSelector": "app=a"}) == [("DELETED", name_of(job))]
+
+
+class Uncopied(Mapping[str, str]):
+    """Labels that nobody may go through."""
+
+    def __getitem__(self, label: str) -> str:
+        raise AssertionError(label)
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError
+
+    def __len__(self) -> int:
+        return 10_000
+
+
+async def test_what_went_away_unread_costs_no_more_where_it_had_many_labels(replicas: Replicas) -> None:
+    job = replicas.each(lambda world: world.waits("job", labels={"app": "a"}))
+    version = await replicas.listed()
+    assert job.gang is not None
+    replicas.idle.view.put_job(replace(job, gang=replace(job.gang, labels=Uncopied())))
+    replicas.idle.reporter.workloads.note()
+    replicas.each(lambda world: world.view.drop_job(job))
+    replicas.idle.reporter.workloads.note()
+    assert await replicas.told(version, {"fieldSelector": "metadata.name=other"}) == []
+    for query in ({"labelSelector": "app=a"}, {"fieldSelector": f"metadata.name={name_of(job)}"}):
+        assert await replicas.told(version, query) == [("DELETED", name_of(job))]
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_who_goes_from_one_replica_to_the_other_holds_what_is_selected(seed: int) -> None:
+    """Each replica writes only when it is read, and sees every change at once."""
+    chance, replicas = random.Random(seed), Replicas()
+    await replicas.looked_at()
+    jobs: dict[str, JobRecord] = {}
+    held: set[str] = set()
+    version: int | None = None
+    chosen = selection("workloads", None, {"labelSelector": "app=a"})
+    for number in range(120):
+        name, app = chance.choice("xyz"), chance.choice("aab")
+        if name not in jobs:
+            jobs[name] = replicas.each(
+                lambda world, key=f"{name}{number}", app=app: world.waits(key, labels={"app": app})
+            )  # type: ignore[misc]
+        elif chance.random() < 0.4:
+            gone = jobs.pop(name)
+            replicas.each(lambda world, gone=gone: world.view.drop_job(gone))  # type: ignore[misc]
+        else:
+            changed = jobs[name] = labelled(jobs[name], app)
+            replicas.each(lambda world, changed=changed: world.view.put_job(changed))  # type: ignore[misc]
+        for world in replicas.both:
+            world.reporter.workloads.note()
+        await replicas.later(chance.choice((0.2, 1, 10)))
+        if chance.random() < 0.5:
+            continue
+        world = chance.choice(replicas.both)
+        await world.reporter.fresh("workloads")
+        if chance.random() < 0.3:
+            # It reads without the client.
+            continue
+        request = WatchRequest(chosen, version, initial_end=True, bookmarks=True, seconds=chance.choice((0.2, 31)))
+        async for line in Watch(world.cache, request, lambda world=world: world.now).lines():  # type: ignore[misc]
+            event = json.loads(line)
+            metadata = event["object"]["metadata"]
+            if version is not None or event["type"] == "BOOKMARK":
+                version = int(metadata["resourceVersion"])
+            if event["type"] == "DELETED":
+                held.discard(metadata["name"])
+            elif event["type"] != "BOOKMARK":
+                held.add(metadata["name"])
+        assert held == {name_of(it) for it in jobs.values() if it.gang is not None and it.gang.labels["app"] == "a"}
 
 
 async def test_a_queue_that_went_away_unread_is_deleted(replicas: Replicas) -> None:

@@ -336,6 +336,21 @@ async def test_what_changes_while_a_bookmark_is_on_its_way_comes_after_it() -> N
     assert [event["type"] for event in found] == ["ADDED", "BOOKMARK", "ADDED"]
 
 
+def test_documents_are_packed_by_one_that_was_written_not_by_one_that_is_remembered() -> None:
+    packed = []
+    for remembered in ([], ["brief"]):
+        cache = WatchCache(lambda: 1_000.0)
+        for name in remembered:
+            was = cache.remember(key(name), document(name, 0))
+            assert was.parse()["metadata"]["name"] == name
+        for name in ("a", "b"):
+            cache.put(key(name), document(name, 1, {"some-label": "some-value"}))
+        standing = cache.get(key("b"))
+        assert standing is not None
+        packed.append(standing.packed)
+    assert packed[0] == packed[1]
+
+
 def test_a_first_document_however_long_is_not_read_again_with_every_other() -> None:
     cache = WatchCache(lambda: 1_000.0)
     for name, labels in (("long", {f"label-{number}": "x" for number in range(5_000)}), ("short", {})):

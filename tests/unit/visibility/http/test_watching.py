@@ -173,3 +173,78 @@ def test_how_documents_were_is_forgotten_by_number_and_by_length(monkeypatch: py
     cache.put(key("a"), of("a", "z"))
     with pytest.raises(Expired):
         cache.held("workloads", "team", versions[4])
+
+
+def long_labels(team: str) -> dict[str, str]:
+    """What does not get shorter by being packed."""
+    chance = random.Random(team)
+    return {"team": team, **{f"{chance.randbytes(20).hex()}": chance.randbytes(30).hex() for _ in range(1_000)}}
+
+
+@pytest.mark.virtual_time
+async def test_documents_however_long_make_no_watch_list_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "PAST_BYTES_MAX", caches.PAST_TEXT_MAX * 10)
+    cache = WatchCache(Clock().now)
+    for index in range(10):
+        cache.put(key(f"long{index}", "long"), document(f"long{index}", 1, long_labels("x")))
+        cache.put(key(f"wide{index}", "long"), document(f"wide{index}", 1) | {"spec": {"podSets": ["x" * 10_000]}})
+    cache.put(key("a"), of("a", "x"))
+    version = cache.advance()
+    for index in range(10):
+        cache.put(key(f"long{index}", "long"), document(f"long{index}", 1, long_labels("y")))
+        cache.drop(key(f"wide{index}", "long"))
+    cache.drop(key("a"))
+    assert [told(event) for event in await lines(cache, OF_X, version)] == [("DELETED", "a")]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(
+    ("query", "are_told"),
+    [
+        ({}, ["long", "wide"]),
+        ({"labelSelector": "team=x"}, ["long", "wide"]),
+        # What its labels were is not known any more.
+        ({"labelSelector": "team=y"}, ["long"]),
+        ({"fieldSelector": "spec.queueName=q"}, ["long", "wide"]),
+        ({"fieldSelector": "spec.queueName=r"}, []),
+        ({"fieldSelector": "metadata.name=wide"}, ["wide"]),
+    ],
+)
+@pytest.mark.parametrize("include", [None, "Object"])
+async def test_of_a_long_document_is_remembered_what_it_was_selected_by(
+    query: dict[str, str], are_told: list[str], include: str | None
+) -> None:
+    cache = WatchCache(Clock().now)
+    spec, status = {"queueName": "q"}, {"conditions": [], "pods": {"wanted": 1, "present": 1}}
+    for name, labels, pod_sets in (("long", long_labels("x"), []), ("wide", {"team": "x"}, ["x" * 10_000])):
+        made = document(name, 1, labels) | {"spec": spec | {"podSets": pod_sets}, "status": status}
+        made["metadata"]["uid"] = f"uid-{name}"
+        cache.put(key(name), made)
+    version = cache.advance()
+    for name in ("long", "wide"):
+        cache.drop(key(name))
+    request = WatchRequest(selection("workloads", "team", query), version, include, seconds=1)
+    found = [json.loads(line) async for line in Watch(cache, request, Clock().now).lines()]
+    documents = [event["object"] if include is None else event["object"]["rows"][0]["object"] for event in found]
+    assert [event["type"] for event in found] == ["DELETED"] * len(are_told)
+    assert [each["metadata"]["name"] for each in documents] == are_told
+    assert [each["metadata"]["uid"] for each in documents] == [f"uid-{name}" for name in are_told]
+
+
+def test_a_document_is_remembered_in_few_bytes_whatever_is_long_in_it() -> None:
+    cache = WatchCache(Clock().now)
+    chance = random.Random(0)
+    text = chance.randbytes(20_000).hex()
+    cache.put(
+        key("a"),
+        {
+            "metadata": {"name": "a", "namespace": "team", "uid": text, "labels": {"a": text}},
+            "spec": {"queueName": text},
+            "status": {"admission": {"clusterQueue": text}, "conditions": [text]},
+        },
+    )
+    version = cache.advance()
+    cache.drop(key("a"))
+    [(_, was)] = cache.held("workloads", "team", version)
+    assert len(was.packed) < 300
+    assert was.parse()["metadata"]["name"] == "a"
