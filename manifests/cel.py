@@ -291,22 +291,6 @@ def orphans() -> str:
     )
 
 
-def has_ended(makers: Iterable[JobKind]) -> str:
-    """Return an expression: a Job that one of the makers made is deleted after it has ended well, by somebody else than
-    the maker's controller, which would run it again.
-
-    That one deletes what has ended whenever it restarts it: it has to where no webhook answers, too.
-    """
-    conditions = "oldObject.?status.?conditions.orValue([])"
-    complete = f"{conditions}.exists(each, each.type == 'Complete' && each.status == 'True')"
-    deleted = [
-        f"{references_of('oldObject')}.exists(owner, {made_by('owner', [kind.key])})\n"
-        f"&& !(request.userInfo.username in {sorted(kind.controller_users)})"
-        for kind in makers
-    ]
-    return f"request.resource.group == 'batch'\n&& {complete}\n&& ({either(*deleted)})"
-
-
 def references_of(root: str) -> str:
     """Return an expression: the object's ownerReferences."""
     return f"{root}.metadata.?ownerReferences.orValue([])"

@@ -39,7 +39,6 @@ from webhook.core.notation import names
 from webhook.dialects import config_map
 from webhook.jobs.compute_class import catalog as compute_class_catalog
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.reading.status import gives_back
 from webhook.server.policy_in_use import NAMESPACE_CONTROLLER
 from webhook.server.review.controllers_labels import BARE_LABELS
 from webhook.server.review.resources_table import Handling
@@ -175,12 +174,9 @@ def _comes_to_wait(family: Family, known: Sequence[Family]) -> str:
 def let_go_entry(families: Sequence[Family]) -> dict[str, Any]:
     """What a job's controller made is not deleted without its pods: it would be made again, beside them.
 
-    Nor is what has ended where its owner gives back room for that: it would run again, in room that others may have.
-
     The webhook knows whether the namespace has queues. A policy that has LocalQueues for parameters is judged for each.
     """
     made = {maker for family in families for maker in cel.makers(family, families)}
-    giving = [kind for family in families for kind in family.kinds if kind.child_kinds and gives_back(kind)]
     return entry(
         "children",
         "/validate/jobs",
@@ -191,7 +187,7 @@ def let_go_entry(families: Sequence[Family]) -> dict[str, Any]:
                 "made-by-a-jobs-controller",
                 f"{cel.references_of('oldObject')}.exists(owner, {cel.made_by('owner', sorted(made))})",
             ),
-            *condition("orphans-or-has-ended", cel.either(cel.orphans(), cel.has_ended(giving))),
+            *condition("orphans", cel.orphans()),
             *condition("not-by-who-drains-nodes", BY_NO_DRAINER),
         ],
     )

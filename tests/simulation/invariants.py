@@ -16,7 +16,7 @@ from tests.simulation.ensembles import Ensemble
 from tests.simulation.gpu_pods import GPU, GpuPods
 from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job, work_of
+from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
 from tests.simulation.mixed_ledger import PutBack, StoredLedger
 from tests.simulation.racks import Racks, without_rack
 from tests.simulation.running import Running
@@ -27,6 +27,7 @@ from webhook.clock import LoopClock
 from webhook.controllers.gang_record import GangRecords, Phase
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.notation import names
+from webhook.jobs.kinds.shipped import JOB
 from webhook.jobs.reading.annotations import decode_admission
 from webhook.jobs.reading.made_for import made_for
 from webhook.laboratory.simulated.cluster import SimulatedCluster
@@ -74,13 +75,13 @@ class Invariants:
         self._racks, self._gpu_pods = Racks(), GpuPods(cluster.server.store)
         self.running: Running | None = None
         """Where tenants are hostile: what runs, whatever they say that it is."""
-        self._work: dict[str, dict[str, int]] = {}
-        """Uid of a Job or JobSet to the pods of each set that have to succeed in all."""
+        self._work: dict[str, int] = {}
+        """Uid of a Job to how many pods have to succeed in all."""
         self._running: dict[str, dict[str, Any]] = {}
         """Pods of gangs that were let go and have not ended, by uid."""
-        self._succeeded_pod: dict[str, tuple[str, str]] = {}
-        self._succeeded_counts: dict[str, dict[str, int]] = {}
-        """Gang to its succeeded pods by pod set."""
+        self._succeeded_pod: dict[str, str] = {}
+        self._succeeded_counts: Counter[str] = Counter()
+        """Gang to its succeeded pods."""
         self._counted: dict[str, tuple[tuple[str, str], int]] = {}
         """Pods of groups of Kueue's that were let go: their group, and how many they say there are."""
         self._alive: dict[str, str] = {}
@@ -203,10 +204,10 @@ class Invariants:
         else:
             kind = self._jobs.get(event.storage)
             if kind is not None and event.current is not None:
-                self._work.setdefault(event.current.uid, work_of(event.current.object))
                 if how_it_ended(event.current.object) is not None:
                     self._ended.add(event.current.uid)
                 if kind == "Job":
+                    self._work.setdefault(event.current.uid, event.current.object["spec"]["completions"])
                     status = event.current.object.get("status") or {}
                     self._done[event.current.uid] = status.get("succeeded", 0)
                 self._running_is_reserved(kind, event.current.object)
@@ -298,13 +299,8 @@ class Invariants:
             if reservation.uid in self._ended and reservation.uid not in live:
                 # It holds nothing, though its entry is freed later; pods of it that succeeded may be deleted by then.
                 continue
-            # No more run than have to succeed yet: the rest of the quota may be used by others already.
-            succeeded, given_back = self._succeeded_of(reservation.uid), {}
-            for name, count in reservation.counts.items():
-                total = self._work.get(reservation.uid, {}).get(name, count)
-                given_back[name] = count - min(count, max(0, total - succeeded.get(name, 0)))
             counted = policy.charged(reservation, self._cohorts.get(reservation.queue or "")) is not None
-            for key, amount in reservation.usage(given_back).items():
+            for key, amount in reservation.usage(self._given_back(reservation)).items():
                 each = {GPU: 1, CREDITS: CREDITS_A_GPU}.get(key.resource)
                 if each is not None and counted:
                     held.append((reservation, amount // each))
@@ -349,11 +345,16 @@ class Invariants:
     def _gang_pods(self) -> list[dict[str, Any]]:
         return list(self._running.values())
 
-    def _succeeded_of(self, gang: str) -> Mapping[str, int]:
-        """Return how many pods of each set of a gang have succeeded."""
-        counts, done = self._succeeded_counts.get(gang, {}), self._done.get(gang)
-        # Its controller has counted them: they may be deleted since.
-        return counts if done is None else {**counts, "main": max(counts.get("main", 0), done)}
+    def _given_back(self, reservation: Reservation) -> Mapping[str, int]:
+        """Return how many pods of each set will not run again: others may have their room. None but a Job says so."""
+        if reservation.kind != JOB.key:
+            return {}
+        # Its controller has counted those that succeeded: they may be deleted since.
+        succeeded = max(self._succeeded_counts[reservation.uid], self._done.get(reservation.uid, 0))
+        return {
+            name: count - min(count, max(0, self._work.get(reservation.uid, count) - succeeded))
+            for name, count in reservation.counts.items()
+        }
 
     def _note_pod(self, event: Event) -> None:
         """Keep what is asked of all pods at each step up to date."""
@@ -375,10 +376,8 @@ class Invariants:
         elif phase == "Succeeded":
             # Those of a job that was adopted bear no label: it is a Job of one pod set.
             owners = (owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller"))
-            gang, pod_set = gang or next(owners, ""), labels.get(names.POD_SET_LABEL, "main")
-            self._succeeded_pod[uid] = (gang, pod_set)
-            counts = self._succeeded_counts.setdefault(gang, {})
-            counts[pod_set] = counts.get(pod_set, 0) + 1
+            self._succeeded_pod[uid] = gang or next(owners, "")
+            self._succeeded_counts[self._succeeded_pod[uid]] += 1
         count = (metadata.get("annotations") or {}).get(names.KUEUE_POD_COUNT)
         if count is not None and not gates and not metadata.get("deletionTimestamp") and phase != "Failed":
             group = metadata["namespace"], metadata["labels"][names.KUEUE_POD_GROUP]
@@ -389,8 +388,7 @@ class Invariants:
         self._running.pop(uid, None)
         self._counted.pop(uid, None)
         if uid in self._succeeded_pod:
-            gang, pod_set = self._succeeded_pod.pop(uid)
-            self._succeeded_counts[gang][pod_set] -= 1
+            self._succeeded_counts[self._succeeded_pod.pop(uid)] -= 1
 
     def _pods_are_reserved(self) -> None:
         counts: dict[tuple[str, str], int] = {}

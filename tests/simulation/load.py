@@ -372,13 +372,3 @@ def template_of(seconds: int, labels: dict[str, str] | None = None) -> dict[str,
         "metadata": {"annotations": {"tutti.dev/simulated-runtime": f"{seconds}s"}, "labels": labels or {}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "pytorch", "image": "x", "resources": resources}]},
     }
-
-
-def work_of(job: dict[str, Any]) -> dict[str, int]:
-    """Return how many pods of each set of a Job or a JobSet have to succeed in all."""
-    if job["kind"] == "Job":
-        return {"main": job["spec"]["completions"]}
-    return {
-        each["name"]: each["replicas"] * each["template"]["spec"]["completions"]
-        for each in job["spec"].get("replicatedJobs") or ()
-    }

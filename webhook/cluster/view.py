@@ -109,7 +109,7 @@ class View:
     def _placed_by(self, job: JobRecord) -> tuple[object, ...]:
         """Return all of a job that its pods' places follow from."""
         spared = None if job.admission is None else job.admission.spared
-        return job.gang, job.ended, job.spared, spared, job.runs_again, job.finished, job.deleting
+        return job.gang, job.ended, job.spared, spared, job.finished, job.deleting
 
     def drop_job(self, record: JobRecord) -> None:
         """Forget one job object; a successor of the same name is left alone."""

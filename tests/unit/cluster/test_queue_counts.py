@@ -56,7 +56,7 @@ async def test_pods_that_will_not_run_again_are_not_used() -> None:
     world = World()
     job = world.waits("running", cpu=1, pods=3)
     world.admits(job)
-    world.view.put_job(replace(job, suspended=False, ended={"main": Ended(2, 2)}))
+    world.view.put_job(replace(job, suspended=False, ended={"main": Ended(2, 2)}, gives_back=True))
     (amount,) = queue_counts(world).take().queues["vision"].usage.values()
     assert amount == 1000
 

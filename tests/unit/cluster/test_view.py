@@ -23,7 +23,7 @@ from webhook.jobs.reading.record import Template
 ONE = PodPrice({"cpu": 1000})
 GANG = Gang("uid", "Job.batch", "ns", "train", "q", (PodSet("main", 3, ONE),))
 RESERVED = reserve(GANG, "q", {"main": 3}, {}, epoch=1, now_seconds=1.0)
-TWO_ENDED = waiting_job(GANG, suspended=False, ended={"main": Ended(2, 2)})
+TWO_ENDED = waiting_job(GANG, suspended=False, ended={"main": Ended(2, 2)}, gives_back=True)
 ON_NODE = PodRecord("pod", "ns", "pod", 1, ONE, node="node", phase="Running", owner_uid="owner")
 
 

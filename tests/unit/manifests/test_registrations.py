@@ -14,7 +14,7 @@ from tests.unit.manifests.documents import documents_of, named
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.kinds.registry import KINDS
-from webhook.jobs.kinds.shipped import APPWRAPPER, JOBSET, TRAINJOB
+from webhook.jobs.kinds.shipped import APPWRAPPER, TRAINJOB
 from webhook.jobs.reading.ours import OURS, OWN_ANNOTATIONS, OWN_LABELS, Bearer, Form, Ours, Writer
 from webhook.server.review.resources_table import BUILT_IN, Handling
 from webhook.untyped.paths import render
@@ -302,22 +302,6 @@ def test_every_job_that_another_kind_makes_is_sent_when_it_may_lose_its_owner() 
             (entry,) = [each for each in MUTATING if served in rules([each], "/mutate/jobs")]
             makers = [each.key for each in KIND_LIST if kind.key in each.child_kinds]
             assert all(f"'{maker}'" in entry["matchConditions"][0]["expression"] for maker in makers)
-
-
-def test_without_a_webhook_a_job_set_still_restarts() -> None:
-    """Its controller deletes Jobs that have ended in any namespace, and may not delete nodes. The webhook lets it."""
-    condition = entry_of(VALIDATING, "children")["matchConditions"][1]["expression"]
-    _, ended = condition.split("'Complete'")
-    (makers,), (users,) = (re.findall(rf"{before} in \[([^]]*)\]", ended) for before in (r"\[0\]", "username"))
-    assert makers == "'JobSet.jobset.x-k8s.io'", "no other kind that makes Jobs gives room back for what has ended"
-    assert [user.strip("'") for user in users.split(", ")] == sorted(JOBSET.controller_users)
-    assert "!(request.userInfo.username" in ended
-
-
-def test_of_a_kind_of_ones_own_it_is_that_kinds_controller() -> None:
-    own = dataclasses.replace(OWN, controller_users=frozenset({"shepherd"}))
-    ended = cel.has_ended([JOBSET, own])
-    assert "in ['Flock.example.dev'])\n&& !(request.userInfo.username in ['shepherd']))" in ended
 
 
 def test_pods_are_sent_as_gang_members_everywhere_and_loose_only_where_fenced() -> None:

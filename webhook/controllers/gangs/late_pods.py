@@ -132,7 +132,7 @@ class LatePods:
         """
         if held.kind == JOB.key:
             return True
-        last = replace(job, runs_again=False)
+        last = replace(job, gives_back=True)
         if not self._owes_pods(last, held):
             return True
         if job.finished != "Succeeded" or job.ended:

@@ -184,7 +184,9 @@ class JobKind:
     ready: Signal | ReadyCount | None = None
     template_change: TemplateChange = TemplateChange.SUSPENDED
     reclaim: str | None = None
-    """Name of a built-in rule for pods that have ended and will not be replaced: ``job``, ``jobset``, ``train-job``."""
+    """Name of a built-in rule for pods that have ended, which another start does not ask for: ``job``, ``jobset``,
+    ``train-job``. By the first they give their room back while the others run.
+    """
     controller_users: frozenset[str] = frozenset()
     """Usernames under which the kind's controller creates its pods and children."""
     pod_users: frozenset[str] = frozenset()

@@ -27,22 +27,17 @@ def given_back(
     gang: Gang | None,
     ended: Mapping[str, Ended],
     reservation: Reservation,
-    *,
-    runs_again: bool,
-    spared: Mapping[str, int] | None = None,
+    spared: Mapping[str, int],
 ) -> dict[str, int]:
     """Return how many pods of each set of a gang's reservation will not run again.
 
     Pods that the reservation was never for, because they had ended before or there was no room yet, are not given back:
-    as in Kueue as many may run as were reserved, or as are left, whichever is less. Unlike in Kueue a JobSet that may
-    be restarted gives nothing back, nor does a TrainJob: the restart would run beyond their quota. What was given back
-    others may have by now: nothing may make it less, which reviews of changes and deletions see to.
-    ``spared`` is what its start was spared.
+    as in Kueue as many may run as were reserved, or as are left, whichever is less. What was given back others may have
+    by now: nothing may make it less, which reviews of changes see to. ``spared`` is what its start was spared.
     """
-    if gang is None or runs_again:
+    if gang is None:
         return {}
     counts, given = gang.counts, {}
-    spared = spared or {}
     for reserved in reservation.pod_sets:
         found = ended.get(reserved.name) if reserved.name in counts else None
         number = 0 if found is None else found.unwanted(reserved.count, spared.get(reserved.name, 0))

@@ -51,8 +51,6 @@ class GangReading(NamedTuple):
     """Of each set of which pods have ended for good."""
     spared: Mapping[str, int]
     """How many of these another start need not ask for."""
-    runs_again: bool
-    """Somebody may run again what has ended: a restart, or what decides about that elsewhere."""
     admission: Admission | None
     requeue: Requeue | None
 
@@ -72,19 +70,17 @@ def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Ga
     sites: Sequence[PodSetSite] = ()
     gang, problem, missing = None, None, None
     ended: Mapping[str, Ended] = {}
-    spared, runs_again = _NONE, False
+    spared = _NONE
     try:
         sites = find_pod_sets(kind, obj, context)
         written, asked = _as_written(kind, obj, sites, context, requeue)
         priority, missing = _priority(kind, obj, asked, context)
         gang = _gang(kind, obj, metadata, asked, context, priority=priority, admission=admission, requeue=requeue)
         ended = status.ended(kind, written, asked)
-        restarts = bool(ended) and status.runs_again(kind, obj, context)
-        runs_again = restarts or (bool(ended) and not status.gives_back(kind))
-        spared = _NONE if restarts else _spared(gang, asked, ended)
+        spared = _NONE if ended and status.runs_again(kind, obj, context) else _spared(gang, asked, ended)
     except Unreadable as error:
         problem = error.problem
-    return GangReading(gang, problem, sites, missing, ended, spared, runs_again, admission, requeue)
+    return GangReading(gang, problem, sites, missing, ended, spared, admission, requeue)
 
 
 def _as_written(

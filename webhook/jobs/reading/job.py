@@ -85,7 +85,7 @@ def read(
         held=bool(marks) and annotations.decode_hold(marks.get(names.HOLD), uid),
         ended=interned(asking.ended),
         spared=asking.spared,
-        runs_again=asking.runs_again,
+        gives_back=status.gives_back(kind),
         templates=tuple(_template(site, uid) for site in sites if site.metadata_path is not None),
         generation=integer(metadata.get("generation")),
         suspend_gap=_suspend_gap(kind, obj),

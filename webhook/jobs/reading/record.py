@@ -185,9 +185,8 @@ class JobRecord:
     """Of each set of which pods have ended for good."""
     spared: Mapping[str, int] = field(default_factory=dict)
     """How many of these another start need not ask for."""
-    runs_again: bool = False
-    """What has ended may run again, after a restart or by what stands elsewhere: nothing is given back before the end.
-    """
+    gives_back: bool = False
+    """What has ended gives its room back while the others run. If not, it may run again."""
     templates: tuple[Template, ...] = ()
     generation: int = 0
     version: str = ""
@@ -295,8 +294,9 @@ class JobRecord:
 
     def given_back(self, reservation: Reservation) -> Mapping[str, int]:
         """Return how many pods of each set of its ``reservation`` will not run again."""
-        spared = spared_at_start(self.admission, reservation)
-        return interned(given_back(self.gang, self.ended, reservation, runs_again=self.runs_again, spared=spared))
+        if not self.gives_back:
+            return interned({})
+        return interned(given_back(self.gang, self.ended, reservation, spared_at_start(self.admission, reservation)))
 
     @property
     def reclaimed(self) -> Mapping[str, int]:

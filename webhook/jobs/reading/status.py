@@ -11,7 +11,6 @@ from webhook.jobs.reading.ended import Ended
 from webhook.untyped import paths
 from webhook.untyped.values import mappings
 
-_TIMES_TO_LIVE: Final = ("spec", "replicatedJobs", paths.EACH, "template", "spec", "ttlSecondsAfterFinished")
 FAILURE_CHARACTERS_MAX: Final = 300
 """Of what a controller says of a failure: it is kept for each job that has failed."""
 
@@ -133,18 +132,17 @@ def ended(kind: JobKind, obj: Mapping[str, Any], sites: Iterable[PodSetSite]) ->
 
 
 def gives_back(kind: JobKind) -> bool:
-    """Return whether gangs of the kind give room back while they hold it: all that may run again stands in themselves.
+    """Return whether gangs of the kind give room back while they run: of what has ended, none runs again.
 
-    What a TrainJob's JobSet runs again is said by that JobSet alone, as it was made or edited since: nobody compares.
+    The Job controller never runs more pods than are left to succeed. That of a JobSet, which also runs a TrainJob,
+    counts Jobs by name and label: a tenant may have one counted that is made again, or that was never its own.
     """
-    return kind.reclaim in ("job", "jobset")
+    return kind.reclaim == "job"
 
 
 def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> bool:
     """Return whether the kind's controller may run again what has ended: a restarted JobSet starts all of it again.
 
-    One that was restarted before may show for a moment what had ended before that, though its policy is gone by now.
-    It also makes again those of its Jobs that are deleted some time after their end, as their template may say.
     Raises Unreadable when that stands in another object, and there is none.
     """
     if kind.reclaim == "train-job":
@@ -153,10 +151,7 @@ def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> b
         return False
     policy = paths.find_mapping(obj, ("spec", "failurePolicy"))
     actions = paths.find_each(policy, ("rules", paths.EACH, "action"))
-    numbers = (policy.get("maxRestarts"), paths.find(obj, ("status", "restarts")))
-    if any(_number(each) > 0 for each in numbers) or any(action != "FailJobSet" for action in actions):
-        return True
-    return any(each is not None for each in paths.find_each(obj, _TIMES_TO_LIVE))
+    return _number(policy.get("maxRestarts")) > 0 or any(action != "FailJobSet" for action in actions)
 
 
 def _ended_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:
@@ -172,7 +167,7 @@ def _ended_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str
 
 
 def _ended_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:
-    """Every child Job that succeeded gives back all of its pods."""
+    """Of a child Job that succeeded all pods have ended."""
     replicas = {}
     for item in mappings(paths.find(obj, ("spec", "replicatedJobs"))):
         number = item.get("replicas", 1)
@@ -186,7 +181,7 @@ def _ended_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[
 
 
 def _ended_of_train_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:
-    """A child Job that succeeded gives back all of its pods; there is one for each pod set."""
+    """Of a child Job that succeeded all pods have ended; there is one for each pod set."""
     jobs = mappings(paths.find(obj, ("status", "jobsStatus")))
     succeeded = {str(job.get("name")).lower() for job in jobs if _number(job.get("succeeded")) > 0}
     return {name: Ended(count, count) for name, count in counts.items() if name in succeeded}

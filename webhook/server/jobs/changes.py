@@ -14,6 +14,7 @@ from webhook.core.model.frozen import frozen
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
+from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import (
     for_a_member,
     is_child,
@@ -368,7 +369,8 @@ def _size_judged(change: Change) -> Answer:
     if grown is not None:
         message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"
         return deny(Refusal.GROWTH, message)
-    taken = None if change.reservation is None else taken_back(before, asking, change.reservation)
+    giver = change.reservation if status.gives_back(kind) else None
+    taken = None if giver is None else taken_back(before, asking, giver)
     if taken is not None:
         message = f"{taken}, and others may have their room. Suspend it first: it waits for what it asks then"
         return deny(Refusal.GROWTH, message)

@@ -11,7 +11,6 @@ from typing import Any, Final
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
-from webhook.jobs.reading import status
 from webhook.jobs.reading.gating import gated_by_namespace, is_child, joins_pod_group, owner_of, queue_label
 from webhook.jobs.reading.made_for import made_for, owners_named
 from webhook.jobs.reading.ours import Mark, own_marks
@@ -35,7 +34,6 @@ from webhook.untyped.values import seconds, text
 from webhook.wire.admission_review import ReviewRequest
 
 _ON_ITSELF: Final = Mark("label", names.GANG_LABEL, "metadata.labels")
-_TIME_TO_LIVE: Final = ("spec", "ttlSecondsAfterFinished")
 
 
 def ledger_version(rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -92,14 +90,11 @@ def judge_child(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Map
 
 
 def judge_deletion(request: ReviewRequest, rules: JobRules, kind: JobKind) -> Answer:
-    """Return the answer to a deletion: a child would be made again, beside pods that it leaves or in room that it gave
-    back.
-    """
+    """Return the answer to a deletion: whatever leaves pods behind is no child that would be made again beside them."""
     old = request.old_object
-    if old is None:
+    if old is None or not _orphaning(request, old):
         return ALLOW
-    refusal = _let_go(request, rules, kind, old) if _orphaning(request, old) else None
-    return refusal or _made_again(request, rules, kind, old) or ALLOW
+    return _let_go(request, rules, kind, old) or ALLOW
 
 
 def loses_maker(
@@ -238,33 +233,6 @@ def _let_go(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping
     return deny(Refusal.FOREIGN_CREATOR, message)
 
 
-def _made_again(request: ReviewRequest, rules: JobRules, kind: JobKind, old: Mapping[str, Any]) -> Answer | None:
-    """Return the refusal where a child has ended well in a gang that gives back the room of such, and goes on.
-
-    Its owner's controller knows what it does. Where the collector shares an account with the one that deletes what has
-    ended some time ago it is refused too: as long as the owner goes on, there is nothing to collect.
-    """
-    owner = owner_of(old)
-    if owner is None or not is_child(kind, old, rules.kinds) or status.finished(kind, old) != "Succeeded":
-        return None
-    settings, maker = rules.settings, rules.kinds[owner.kind]
-    if request.username in (settings.account, settings.collector) or request.username in maker.controller_users:
-        return None
-    entry = _entry_above(rules, owner)
-    job = None if entry is None else rules.view.jobs.get(entry.uid)
-    if entry is None or job is None or job.deleting or job.finished is not None or entry.namespace != request.namespace:
-        return None
-    # An owner's uid is anybody's to write, also that of a gang of plain pods, which no object is.
-    above = rules.kinds.get(job.kind)
-    if above is None or not status.gives_back(above):
-        return None
-    message = (
-        f"it has ended, and the controller of {_named(owner)} would run it again, while others may have its room; "
-        f"leave it until {entry} has ended, or delete that"
-    )
-    return deny(Refusal.FOREIGN_CREATOR, message)
-
-
 def claims_an_owner(request: ReviewRequest, owner: Owner) -> Answer:
     """Return the refusal of a new gang that names an owner whose controller does not make it.
 
@@ -317,12 +285,6 @@ def _foreign_edit(
         return deny(Refusal.QUEUE_CHANGE, message)
     if (label := controllers_label_changed(obj, old)) is not None:
         message = f"label {label} of what belongs to the gang of {whose} cannot change: {whose}'s controller reads it"
-        return deny(Refusal.FOREIGN_CREATOR, message)
-    maker = rules.kinds.get(owner.kind) if (owner := owner_of(old)) else None
-    giving = maker is not None and status.gives_back(maker)
-    if giving and paths.find(old, _TIME_TO_LIVE) != paths.find(obj, _TIME_TO_LIVE):
-        where = paths.render(_TIME_TO_LIVE)
-        message = f"{where} stays as it is: were it deleted after its end, {whose}'s controller would run it again"
         return deny(Refusal.FOREIGN_CREATOR, message)
     grown = child_growth(rules, kind, old, obj)
     if grown is not None:

@@ -40,9 +40,7 @@ def taken_back(old: GangReading, new: GangReading, reservation: Reservation) -> 
     An Indexed Job of fewer completions forgets the indexes beyond them.
     """
     spared = spared_at_start(old.admission, reservation)
-    before, now = (
-        given_back(it.gang, it.ended, reservation, runs_again=it.runs_again, spared=spared) for it in (old, new)
-    )
+    before, now = (given_back(it.gang, it.ended, reservation, spared) for it in (old, new))
     for name, number in before.items():
         if now.get(name, 0) < number:
             return f"{does(number, 'have', f'of pod set {name}')} ended, and might run again"

@@ -21,9 +21,9 @@ class ReviewSettings:
     """Kueue itself serves the cluster: objects whose only queue label is its own pass untouched."""
     scheduler_users: frozenset[str] = frozenset({"system:kube-scheduler", "system:volcano-scheduler"})
     """May create pods that name their node."""
-    collector: str = "system:serviceaccount:kube-system:generic-garbage-collector"
-    """What only collects garbage. Where controllers share one account, others work under that of the collector."""
-    collector_users: frozenset[str] = frozenset({collector, "system:kube-controller-manager"})
+    collector_users: frozenset[str] = frozenset(
+        {"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"}
+    )
     """May take ownerReferences away. The second is the collector of clusters whose controllers share one account."""
     template_copiers: frozenset[str] = frozenset(
         {f"system:serviceaccount:kube-system:{kind}-controller" for kind in ("deployment", "cronjob")}

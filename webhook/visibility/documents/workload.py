@@ -120,7 +120,7 @@ def _status(facts: Facts) -> dict[str, Any]:
             status["requeueState"]["requeueAt"] = time_text(int(requeue.not_before_seconds))
     if facts.job is not None and facts.job.ran_seconds >= 1:
         status["accumulatedPastExecutionTimeSeconds"] = int(facts.job.ran_seconds)
-    if facts.job is not None and facts.job.reclaimed and not facts.job.runs_again:
+    if facts.job is not None and facts.job.gives_back and facts.job.reclaimed:
         status["reclaimablePods"] = [{"name": s, "count": count} for s, count in sorted(facts.job.reclaimed.items())]
     status["pods"] = {"wanted": _wanted(facts), "present": facts.pods}
     if facts.position is not None:

@@ -146,10 +146,9 @@ def test_the_room_of_what_ends_while_it_lacks_a_pod_is_kept_for_a_while() -> Non
     assert not gang.is_kept()
 
 
-@pytest.mark.parametrize("runs_again", [False, True])
-def test_the_room_of_what_succeeds_is_free_at_once(runs_again: bool) -> None:
+def test_the_room_of_what_succeeds_is_free_at_once() -> None:
     """Its controller says, or its pods, that each has done its work; one that has ended is not restarted."""
-    gang = Leaving(JOBSET, runs_again=runs_again)
+    gang = Leaving(JOBSET)
     gang.pod("a")
     gang.pod("b", phase="Failed")
     assert not gang.ends("Succeeded", ended={"main": Ended(1, 1)})
@@ -231,9 +230,15 @@ def test_what_changes_of_a_pod_that_stays_costs_a_gang_of_many_pod_sets_nothing(
 
 
 def test_pods_that_will_not_run_again_are_not_missed() -> None:
-    gang = Leaving(ended={"main": Ended(1, 1)})
+    gang = Leaving(ended={"main": Ended(1, 1)}, gives_back=True)
     gang.pod("a")
     assert not gang.goes()
+
+
+def test_those_are_missed_that_may_run_again_whatever_has_ended() -> None:
+    gang = Leaving(JOBSET, ended={"main": Ended(1, 1)})
+    gang.pod("a")
+    assert gang.goes()
 
 
 def test_what_an_earlier_run_of_a_gang_had_says_nothing_of_this_one() -> None:

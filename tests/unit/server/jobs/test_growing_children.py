@@ -184,7 +184,7 @@ async def test_a_child_of_an_adopted_gang_only_shrinks() -> None:
     larger = containers(gpu="2", cpu="4", memory="16Gi")
     answer = await edited(of_adopted_set(), lambda job: job["spec"]["template"]["spec"].update(containers=larger))
     assert "each pod's limits would be 2" in answer.message or "each pod's requests would be 2" in answer.message
-    for change in (pods(parallelism=1), pods(parallelism=0), pods(backoffLimit=3, activeDeadlineSeconds=60)):
+    for change in (pods(parallelism=1), pods(parallelism=0), pods(backoffLimit=3, ttlSecondsAfterFinished=60)):
         assert (await edited(of_adopted_set(), change)).allowed
     assert (await edited(of_adopted_set(), pods(parallelism=12, completions=12), JOBSET_CONTROLLER)).allowed
     assert (await edited(of_adopted_set(), lambda job: job["spec"].update(suspend=True))).allowed

@@ -59,7 +59,7 @@ async def test_a_waiting_gang_says_why_with_numbers_and_holders() -> None:
 async def test_a_gang_that_waits_again_wants_what_is_left_of_it() -> None:
     world = World()
     job = world.waits("again", pods=3)
-    world.view.put_job(replace(job, ended={"main": Ended(1, 1)}, spared={"main": 1}))
+    world.view.put_job(replace(job, ended={"main": Ended(1, 1)}, spared={"main": 1}, gives_back=True))
     document = await world.workload(job)
     assert document["status"]["pods"]["wanted"] == 2
     assert document["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]

@@ -33,7 +33,7 @@ async def test_every_field_of_every_document_is_described() -> None:
     world.admits(world.waits("first", cpu=3, pods=2, quorum=1))
     job = world.waits("late", cpu=3, pods=1)
     requeue = Requeue("PodsReadyTimeout", NOW, 1, NOW + 60, "too slow")
-    world.view.put_job(replace(job, requeue=requeue, ended={"main": Ended(1, 1)}))
+    world.view.put_job(replace(job, requeue=requeue, ended={"main": Ended(1, 1)}, gives_back=True))
     documents = await world.documents("workloads") + await world.documents("queues")
     documents += await seeds_tree().documents("queues")
     assert len(documents) > 6
