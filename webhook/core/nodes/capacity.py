@@ -328,16 +328,15 @@ class Capacity:
 
     # -- new shapes ---------------------------------------------------------------------------------------------------
 
-    def begin_round(self, waits: Callable[[str], bool]) -> bool:
+    def begin_round(self, waits: Callable[[str], bool]) -> list[str]:
         """Let as many new shapes be looked at as a round of decisions may cost, those first that had to wait; return
-        whether any had. ``waits`` says by uid whether a gang that asked is still there. A user with a thousand jobs
-        that all ask something else delays other jobs, but no process.
+        the uids of the gangs that had their turn, and of those that were in line and are gone, as ``waits`` says. A
+        user with a thousand jobs that all ask something else delays other jobs, but no process.
         """
-        waited = bool(self.due)
-        self._turns.begin(waits)
+        gone = self._turns.begin(waits)
         while (shape := self._turns.next(len(self.nodes))) is not None:
             self.ranking(shape)
-        return waited
+        return [*gone, *self._turns.granted]
 
     @property
     def due(self) -> Mapping[str, Sequence[Shape]]:

@@ -29,17 +29,19 @@ class Turns:
     def __init__(self) -> None:
         self.due: dict[str, list[Shape]] = {}
         """Uids of gangs to the new shapes that are to be looked at for them; who has waited longest is the first."""
-        self._granted: dict[str, bool] = {}
-        """Uids of gangs that have had their turn; whether they have been decided about since."""
+        self.granted: dict[str, None] = {}
+        """Uids of gangs that have had their turn in this round."""
         self._left = UNBOUNDED
         """How many more nodes may be looked at in this round."""
         self._shapes_left = UNBOUNDED
 
-    def begin(self, waits: Callable[[str], bool]) -> None:
-        """Begin a round. Gangs that are gone, as ``waits`` says, have no turn any more."""
-        self._left, self._shapes_left = ROUND_VISITS, ROUND_SHAPES
-        self.due = {gang: shapes for gang, shapes in self.due.items() if waits(gang)}
-        self._granted = {gang: False for gang, asked in self._granted.items() if not asked and waits(gang)}
+    def begin(self, waits: Callable[[str], bool]) -> list[str]:
+        """Begin a round; return the gangs that have no turn any more, for they are gone, as ``waits`` says."""
+        self._left, self._shapes_left, self.granted = ROUND_VISITS, ROUND_SHAPES, {}
+        gone = [gang for gang in self.due if not waits(gang)]
+        for gang in gone:
+            del self.due[gang]
+        return gone
 
     def next(self, nodes: int) -> Shape | None:
         """Return what is looked at next for the first in line; None where the round is over, or nobody waits.
@@ -53,16 +55,14 @@ class Turns:
         shape = shapes.pop(0)
         if not shapes:
             del self.due[gang]
-            self._granted[gang] = False
+            self.granted[gang] = None
         self._pay((shape,), nodes)
         return shape
 
     def take(self, new: Collection[Shape], nodes: int, gang: str) -> bool:
         """Return whether all ``new`` shapes that a gang asks for may be looked at now; else it waits in line for it."""
-        if gang in self._granted:
-            # What is not kept any more of what was looked at for it, or is all that is too much to be kept.
-            self._granted[gang] = True
-        elif self._is_over or (len(new) > 1 and not self._has_left(new, nodes)):
+        # Who has had its turn asks for what is not kept of that, for it is too much, or on another flavor.
+        if gang not in self.granted and (self._is_over or (len(new) > 1 and not self._has_left(new, nodes))):
             self.due[gang] = list(new)
             return False
         self._pay(new, nodes)

@@ -40,7 +40,9 @@ class NodesFreed:
 
 @dataclass(frozen=True, slots=True)
 class NodesTurn:
-    """A round of decisions begins: for gangs whose nodes were to be looked at in a later one."""
+    """The nodes were looked at for the gang ``uid``, which had to wait for that, or it is gone."""
+
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,9 @@ class Engine:
         if nodes is not self.state.nodes:
             for uid in list(self.state.booked):
                 self.state.lapse_booking(uid)
+            in_line = [uid for uid, _ in self.in_line()]
             self.state.nodes = nodes
+            self.state.wake_turns(in_line)
             self.wake_nodes()
 
     def know_out_of_reach(self, uids: frozenset[str]) -> None:
@@ -213,8 +215,8 @@ class Engine:
     def _begin_round(self) -> None:
         """Have the next nodes looked at for those whose turn it is."""
         nodes = self.state.nodes
-        if nodes is not None and nodes.begin_round(self.state.knows):
-            self.state.wake_turns()
+        if nodes is not None:
+            self.state.wake_turns(nodes.begin_round(self.state.knows))
 
     def claims(self) -> dict[str, Claim]:
         """Return the claims that stand, by uid, as the ledger is to have them."""

@@ -51,7 +51,7 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         if decision.barrier.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
             eclass.short_of = decision.barrier.asked
     if decision.postponed or (least is not None and least.postponed):
-        wake_on.append(NodesTurn())
+        wake_on.append(NodesTurn(eclass.head.uid))
     head = None if eclass.shifting or behind_head is None else behind_head.beside
     if decision.owed is not None:
         wake_on.append(decision.owed)

@@ -408,13 +408,15 @@ class State:
             return short
 
         self.pending.wake(NodesFreed(), unless=still_short)
-        self.wake_turns()
-
-    def wake_turns(self) -> None:
-        """Have those decided about again whose nodes were to be looked at in a later round."""
-        self.pending.wake(NodesTurn())
         self.growing.update(dict.fromkeys(self.partial()))
         self.stirred = True
+
+    def wake_turns(self, uids: Iterable[str]) -> None:
+        """Have those decided about again whose nodes have been looked at by now, or that are to stand in line anew."""
+        for uid in uids:
+            self.pending.wake(NodesTurn(uid))
+            self.growing[uid] = None
+            self.stirred = True
 
     def know_out_of_reach(self, uids: frozenset[str]) -> None:
         """Have none of these jobs stopped for others, nor grow; who may stop those again is decided about again."""

@@ -79,7 +79,7 @@ def test_a_small_job_of_somebody_else_is_looked_at_after_a_few_rounds() -> None:
     assert [there.may_ask([shape], f"g{number}") for number, shape in enumerate(asked)].count(True) == 34
     rounds = 0
     while there.due:
-        assert there.begin_round(nobody_leaves)
+        there.begin_round(nobody_leaves)
         rounds += 1
     assert rounds == 2
     assert there.may_ask([PLAIN], "a")
@@ -96,7 +96,7 @@ def test_who_is_gone_has_no_turn_and_who_asks_again_keeps_the_place() -> None:
     turns.take(shapes[:1], 2 * ROUND_VISITS, "first")
     for gang, new in (("a", shapes[1:2]), ("b", shapes[2:3]), ("c", shapes[3:]), ("b", shapes[1:3])):
         assert not turns.take(new, 1, gang)
-    turns.begin({"b", "c"}.__contains__)
+    assert turns.begin({"b", "c"}.__contains__) == ["a"]
     assert list(turns.due.items()) == [("b", shapes[1:3]), ("c", shapes[3:])]
 
 
@@ -117,18 +117,32 @@ def test_one_gang_at_a_time_has_all_its_shapes_looked_at_in_as_many_rounds_as_it
     assert rounds == [[0, 1], [2, 3], [4, 5], [6]]
 
 
-def test_a_turn_lasts_until_it_is_used_and_to_the_end_of_that_round() -> None:
+def test_a_turn_lasts_to_the_end_of_its_round() -> None:
     turns, shapes = Turns(), alike(PLAIN)[:3]
     nodes = 2 * ROUND_VISITS
     turns.begin(nobody_leaves)
     assert not turns.take(shapes[:2], nodes, "a")
-    for _ in range(5):
+    for _ in shapes[:2]:
+        assert not turns.granted
         turns.begin(nobody_leaves)
         turns.next(nodes)
+    assert list(turns.granted) == ["a"]
     assert turns.take(shapes[:2], nodes, "a")
     assert turns.take(shapes, nodes, "a"), "other flavors are asked about in the same decision"
     turns.begin(nobody_leaves)
+    turns.take(shapes[:1], nodes, "b")
     assert not turns.take(shapes, nodes, "a")
+
+
+def test_a_round_says_whose_turn_it_was_and_who_is_gone() -> None:
+    there = Capacity()
+    there.put_node(NodeRecord("n", {"cpu": 4000}))
+    shapes = [replace(PLAIN, levels=(f"l{number}",)) for number in range(2 * ROUND_SHAPES)]
+    assert there.begin_round(nobody_leaves) == []
+    for number, shape in enumerate(shapes):
+        assert there.may_ask([shape], f"g{number}") is (number < ROUND_SHAPES)
+    told = there.begin_round(lambda gang: gang != "g200")
+    assert told == ["g200", *(f"g{number}" for number in range(ROUND_SHAPES, 2 * ROUND_SHAPES) if number != 200)]
 
 
 def test_what_only_is_kept_up_to_date_is_kept_no_longer_for_that() -> None:

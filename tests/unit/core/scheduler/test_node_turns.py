@@ -8,13 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.worlds import LABELS, gang, group, policy, queue
+from webhook.core.assignment.decision import Decision
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes import capacity, turns
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import NodeRecord
-from webhook.core.nodes.shape import shape_of
+from webhook.core.nodes.ranking import Ranking
+from webhook.core.nodes.shape import Shape, shape_of
+from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
@@ -22,6 +25,7 @@ from webhook.core.quota.fences import Fences
 from webhook.core.reasons.reasons import Code
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
+from webhook.core.scheduler.state import State
 
 NAMED = {"kubernetes.io/hostname": "n0"}
 OWN, RENTED = Flavor("own", {"kind": "own"}), Flavor("rented", {"kind": "rented"}, node_fit=NodeFit.OBSERVE)
@@ -265,3 +269,53 @@ def test_cycles_are_not_taken_for_the_same_while_looks_are_still_to_come() -> No
         seen.append(world.engine.undecided())
     assert len(seen) > 2
     assert len(set(seen)) == len(seen)
+
+
+def test_no_round_looks_at_more_than_its_share_whoever_had_a_turn_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, looks = Crowd(60), list[Shape]()
+    for _ in range(60):
+        world.cycle()
+
+    def counted(shape: Shape, scarce: str) -> Ranking:
+        looks.append(shape)
+        return Ranking(shape, scarce)
+
+    monkeypatch.setattr(capacity, "Ranking", counted)
+    for number in range(40):
+        if number % 8 == 0:
+            world.engine.wake_nodes()
+        before = len(looks)
+        world.cycle()
+        assert len(looks) - before <= 4
+    assert len(looks) > 60
+
+
+@pytest.mark.parametrize("growing", [6, 9, 30])
+def test_gangs_that_lack_pods_keep_no_cycle_going(growing: int) -> None:
+    world = Crowd(0)
+    for number in range(growing):
+        main = PodSet("main", 2, PodPrice({"cpu": 10 + number}), 1)
+        more = PodSet("more", 1, PodPrice({"cpu": 5000 + number}), 0)
+        world.engine.submit(gang(f"crew{number}", "q", pod_sets=(main, more), quorum=2), 0.0)
+    for _ in range(3 * growing):
+        world.cycle()
+    assert len(world.engine.partial()) == growing
+    world.engine.wake_nodes()
+    for _ in range(3 * growing):
+        world.cycle()
+    assert world.engine.next_wake(world.now) is None
+
+
+def test_a_round_decides_again_only_about_those_whose_turn_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Crowd(40)
+    world.cycle()
+    decided: list[str] = []
+    decide = State.decide
+
+    def counted(state: State, eclass: EquivalenceClass, **how: bool) -> Decision:
+        decided.append(eclass.head.uid)
+        return decide(state, eclass, **how)
+
+    monkeypatch.setattr(State, "decide", counted)
+    world.cycle()
+    assert len(decided) == 4
