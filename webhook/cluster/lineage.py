@@ -46,10 +46,12 @@ class Lineage:
         if before is None:
             self._unguess(uid)
         guess = made_for if before is None and not owner and not alone and made_for != uid else ""
+        if owner or guess or alone:
+            # One that is an orphan still was guessed right as long as nobody is there to be asked.
+            self._note_guess(uid, guess)
         owner = owner or guess or ("" if alone else before or "")
         if before == owner:
             return False
-        self._note_guess(uid, guess)
         self._owners[uid] = owner
         self._namespaces[uid] = intern(namespace)
         if owner:
@@ -84,9 +86,10 @@ class Lineage:
         """Take in a pod; return what controls it, or did before it was orphaned, or for what it was ``made_for``."""
         before = self._controllers.get(uid, "")
         guess = "" if controller or before else made_for
+        if controller or guess:
+            self._note_guess(uid, guess)
         controller = controller or before or guess
         if controller != before:
-            self._note_guess(uid, guess)
             self._controllers[uid] = controller
             self._pods.setdefault(controller, set()).add(uid)
             if before:

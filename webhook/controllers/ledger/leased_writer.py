@@ -108,7 +108,7 @@ class LeasedWriter:
             try:
                 if kept is self._index:
                     lease = self._elector.record(self._now())
-                    leases[lease] = started
+                    leases.setdefault(lease, started)
                     await self._patch_index(changes, lease)
                 else:
                     kept.resource_version = await self._objects.patch(kept.name, kept.resource_version, changes, None)
