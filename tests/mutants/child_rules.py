@@ -122,6 +122,14 @@ CHILD_MUTANTS: Final = (
     ),
     Mutant(
         "C",
+        "others have no room in which pods are",
+        "webhook/cluster/view.py",
+        "        free = sum(reservation.counts.values()) - self.present(reservation.namespace, reservation.uid)\n",
+        "        free = sum(reservation.counts.values())\n",
+        GIVEN_BACK_TESTS,
+    ),
+    Mutant(
+        "C",
         "pods are created in what is left of their gang's room",
         "webhook/server/pods/gang_pods.py",
         "    held = reserved.count - rules.view.fences.given_back(namespace, uid, reserved.name)\n",

@@ -293,7 +293,7 @@ class View:
             self._count_held(ledger, ledger.entries, 1)
         self._followed = ledger
         for reservation in new:
-            self.fences.give_back(reservation.namespace, reservation.uid, self.given_back(reservation))
+            self.fences.give_back(reservation.namespace, reservation.uid, self._ended_of(reservation))
         if self.nodes is not None:
             self.nodes.set_reservations(ledger.entries, uids)
         moved, self._ledger_moved = self._ledger_moved, asyncio.Event()
@@ -381,6 +381,22 @@ class View:
         return replace(gang, ensemble="") if gang.ensemble and (job.finished or job.deleting) else gang
 
     def given_back(self, reservation: Reservation) -> Mapping[str, int]:
+        """Return of how many pods of each set of a reservation others may have the room: they will not run again, and
+        no pod is there in their place.
+
+        A job counts as ended also pods that are being deleted, and others that are not of its gang, as it adopts them.
+        """
+        ended = self._ended_of(reservation)
+        if not ended:
+            return ended
+        free = sum(reservation.counts.values()) - self.present(reservation.namespace, reservation.uid)
+        given = {}
+        for name, number in ended.items():
+            given[name] = min(number, max(0, free))
+            free -= given[name]
+        return {name: number for name, number in given.items() if number}
+
+    def _ended_of(self, reservation: Reservation) -> Mapping[str, int]:
         """Return how many pods of each set of a reservation will not run again, as far as its job says."""
         job = self.jobs.get(reservation.uid)
         return {} if job is None else job.given_back(reservation)

@@ -182,17 +182,18 @@ class EngineFeed:
     def adopt(self, reservation: Reservation, gang: Gang, job: JobRecord) -> None:
         """Charge what runs already."""
         self._gangs.of(job.uid).on(Event.ADOPTED)
-        self._engine.restore(reservation, gang, job.given_back(reservation))
+        self._engine.restore(reservation, gang, self._view.given_back(reservation))
 
     def reclaim(self, job: JobRecord, reservation: Reservation) -> None:
         """Give back what a running gang does not need any more."""
-        record, given_back = self._gangs.of(job.uid), job.given_back(reservation)
+        record, given_back = self._gangs.of(job.uid), self._view.given_back(reservation)
         gang = job.gang if gated_pods.is_pod_group(job) else None
         charged = Charged(reservation, given_back, job.spared, gang)
         if record.charged == charged:
             return
         record.charged = charged
-        self._view.fences.put_reservation(reservation, given_back)
+        # So many fewer pods are still to come.
+        self._view.fences.put_reservation(reservation, job.given_back(reservation))
         self._engine.restore(reservation, self.gang_of(job), given_back)
 
     def release(self, reservation: Reservation) -> None:

@@ -192,3 +192,31 @@ def test_it_still_does_not_ask_again_for_what_has_ended() -> None:
     asked = record_of(train_job(), runtimes()).asks
     assert asked is not None
     assert asked.counts["dataset-initializer"] == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "leaving"),
+    [
+        # Each says that three or more have ended for good, and four are there.
+        pytest.param({"failed": 3, "failedIndexes": "0-2", "active": 1}, 3, id="indexes whose pods are being deleted"),
+        pytest.param({"failed": 3, "failedIndexes": "0-2", "active": 4}, 0, id="indexes of pods that it adopted"),
+        pytest.param({"succeeded": 4, "active": 4}, 0, id="pods that it adopted, of a work queue"),
+    ],
+)
+def test_others_have_no_room_in_which_pods_are_whatever_a_job_counts(status: dict[str, Any], leaving: int) -> None:
+    obj = running() if "failedIndexes" in status else stored(suspend=False, parallelism=4)
+    obj["spec"]["completions"] = 4 if "failedIndexes" in status else None
+    obj["spec"]["template"]["metadata"]["labels"][names.GANG_LABEL] = "job-1"
+    seen = admitted(obj | {"status": status})
+    there = [replace(record(uid, gang="job-1"), node="n1") for uid in "abcd"]
+    pods = [replace(each, terminating=number < leaving) for number, each in enumerate(there)]
+    for each in pods:
+        seen.fences.put_pod(each)
+    seen.put_job(read(JOB, obj | {"status": status}, ReadContext()))
+    assert seen.given_back(reservation()) == {}
+    seen.fences.drop_pod("team-a", "a")
+    assert seen.given_back(reservation()) == {"main": 1}
+    seen.fences.put_pod(replace(pods[1], phase="Succeeded"))
+    assert seen.given_back(reservation()) == {"main": 2}
+    # A pod to come is judged by what the job says: it is as if the room were given already.
+    assert seen.fences.given_back("team-a", "job-1", "main") >= 3
