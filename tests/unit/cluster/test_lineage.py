@@ -344,3 +344,14 @@ def test_of_long_lines_nothing_is_forgotten_that_anybody_asks_for(data: st.DataO
         for uid in plain.left():
             assert list(lineage.line(uid)) == plain.line(uid)
     assert vars(lineage) == vars(Lineage())
+
+
+def test_who_was_guessed_right_and_has_its_owner_again_stays_when_the_owner_is_seen() -> None:
+    lineage = Lineage()
+    lineage.put_pod("pod", "", "owner")
+    lineage.put_pod("pod", "owner")
+    lineage.put("child", "team", "", made_for="owner")
+    lineage.put("child", "team", "owner")
+    lineage.put("owner", "team", "")
+    assert lineage.controller_of("pod") == "owner"
+    assert lineage.belongs("child", "owner")
