@@ -32,7 +32,8 @@ from webhook.core.model.gang import Gang, Nearness, Requirement
 from webhook.core.model.policy import NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.bound import Bound
+from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import PODS, NodeRecord
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.names import HOSTNAME
@@ -129,7 +130,7 @@ def plain(nodes: list[NodeRecord], there: Capacity) -> int:
 
 def forgotten(there: Capacity, shape: Shape) -> None:
     """Ask about a shape as if for the first time."""
-    there._rankings.clear()
+    there._decided.rankings.clear()
     there.ranking(shape)
 
 

@@ -9,36 +9,26 @@ ranking catches up when it is asked. So a change costs nothing by itself, and a 
 
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 
 from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
 from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.looks import QUESTIONS_MAX, Looks
+from webhook.core.nodes.node import UNBOUNDED, NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
-from webhook.core.nodes.turns import ROUND_VISITS, Turns
+from webhook.core.nodes.turns import ROUND_VISITS
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
 
 SHAPES_MAX = 256
 """Indexes kept; the one used longest ago goes first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A pod that holds room on a node."""
-
-    node: str
-    requests: Amounts
-    gang: str | None = None
-    """Uid of its gang."""
-    pod_set: str = ""
-    owner: str = ""
-    """Uid of its controller."""
 
 
 class Capacity:
@@ -58,9 +48,9 @@ class Capacity:
         self._bound: dict[str, Bound] = {}
         self._pods_of: dict[str, dict[str, Bound]] = {}
         """Uid of a gang to its bound pods."""
-        self._rankings: dict[Shape, Ranking] = {}
-        self._turns = Turns()
-        """Of new shapes."""
+        self._decided, self._asked = Looks(), Looks()
+        """What was looked at for decisions, and for questions."""
+        self._looks = self._decided
         self.changes = Changes()
         """Of nodes."""
         self.generation = 0
@@ -160,10 +150,8 @@ class Capacity:
         for uid, allotment in self.allotments.items():
             places = {name: dict(nodes) for name, nodes in allotment.places.items()}
             twin.allotments[uid] = Allotment(allotment.shapes, places)
-        twin._columns, twin._turns.due = (
-            self._columns.copy(),
-            {gang: list(shapes) for gang, shapes in self._turns.due.items()},
-        )
+        twin._columns = self._columns.copy()
+        twin._decided.turns.due = {gang: list(shapes) for gang, shapes in self.due.items()}
         twin._bound = dict(self._bound)
         twin._claims = self._claims.copy()
         twin._withheld = {name: dict(withheld) for name, withheld in self._withheld.items()}
@@ -333,20 +321,33 @@ class Capacity:
         the uids of the gangs that had their turn, and of those that were in line and are gone, as ``waits`` says. A
         user with a thousand jobs that all ask something else delays other jobs, but no process.
         """
-        gone = self._turns.begin(waits)
-        while (shape := self._turns.next(len(self.nodes))) is not None:
+        turns = self._decided.turns
+        gone = turns.begin(waits)
+        while (shape := turns.next(len(self.nodes))) is not None:
             self.ranking(shape)
-        return [*gone, *self._turns.granted]
+        # Nobody waits for the answer to a question: it is asked again.
+        self._asked.turns.begin(lambda _: False, UNBOUNDED)
+        return [*gone, *turns.granted]
+
+    @contextmanager
+    def questions(self) -> Iterator[None]:
+        """Ask without any effect on decisions."""
+        self._looks = self._asked
+        try:
+            yield
+        finally:
+            self._looks = self._decided
 
     @property
     def due(self) -> Mapping[str, Sequence[Shape]]:
         """Uids of the gangs that wait for a later round, with the shapes that are to be looked at for them."""
-        return self._turns.due
+        return self._decided.turns.due
 
     def may_ask(self, shapes: Collection[Shape], gang: str) -> bool:
         """Return whether shapes may be looked at in this round for ``gang``; if not, they will be in a later one."""
-        new = [shape for shape in shapes if shape not in self._rankings]
-        return not new or self._turns.take(new, len(self.nodes), gang)
+        looks, known = self._looks, self._decided.rankings
+        new = [shape for shape in shapes if shape not in known and shape not in looks.rankings]
+        return not new or looks.turns.take(new, len(self.nodes), gang)
 
     def too_many(self, shapes: int) -> bool:
         """Return whether so many shapes of one gang cannot be looked at together: they are not all kept, and to look at
@@ -358,16 +359,21 @@ class Capacity:
 
     def ranking(self, shape: Shape) -> Ranking:
         """Return the ranking of ``shape``, up to date."""
-        ranking = self._caught_up(shape, self._rankings.pop(shape, None))
-        keep_last(self._rankings, shape, ranking, SHAPES_MAX)
+        kept, most = self._looks.rankings, SHAPES_MAX
+        if self._looks is self._asked:
+            known, most = self.known_ranking(shape), QUESTIONS_MAX
+            if known is not None:
+                return known
+        ranking = self._caught_up(shape, kept.pop(shape, None))
+        keep_last(kept, shape, ranking, most)
         return ranking
 
     def known_ranking(self, shape: Shape) -> Ranking | None:
-        """Return the ranking of ``shape``, up to date, if there is one; it is kept no longer for that."""
-        known = self._rankings.get(shape)
+        """Return the ranking of ``shape``, up to date, if decisions know one; it is kept no longer for that."""
+        known = self._decided.rankings.get(shape)
         if known is None:
             return None
-        self._rankings[shape] = known = self._caught_up(shape, known)
+        self._decided.rankings[shape] = known = self._caught_up(shape, known)
         return known
 
     def _caught_up(self, shape: Shape, ranking: Ranking | None) -> Ranking:

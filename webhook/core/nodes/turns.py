@@ -35,9 +35,11 @@ class Turns:
         """How many more nodes may be looked at in this round."""
         self._shapes_left = UNBOUNDED
 
-    def begin(self, waits: Callable[[str], bool]) -> list[str]:
-        """Begin a round; return the gangs that have no turn any more, for they are gone, as ``waits`` says."""
-        self._left, self._shapes_left, self.granted = ROUND_VISITS, ROUND_SHAPES, {}
+    def begin(self, waits: Callable[[str], bool], shapes: int | None = None) -> list[str]:
+        """Begin a round of so many ``shapes``; return the gangs that have no turn any more, for they are gone, as
+        ``waits`` says.
+        """
+        self._left, self._shapes_left, self.granted = ROUND_VISITS, shapes or ROUND_SHAPES, {}
         gone = [gang for gang in self.due if not waits(gang)]
         for gang in gone:
             del self.due[gang]

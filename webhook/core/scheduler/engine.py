@@ -12,6 +12,7 @@ The parts: ``pending_queues`` (who waits where), ``allocations`` (who holds what
 """
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Final
 
 from webhook.core.assignment.request import compile_request
@@ -257,7 +258,8 @@ class Engine:
         it lacks nothing.
         """
         self.state.deciding = uid
-        reason = why_waiting(self.state, uid)
+        with nullcontext() if self.state.nodes is None else self.state.nodes.questions():
+            reason = why_waiting(self.state, uid)
         self.state.deciding = None
         return reason
 

@@ -4,7 +4,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.capacity import Bound, Capacity
+from webhook.core.nodes.bound import Bound
+from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.claimed import Claimed
 from webhook.core.nodes.node import NodeRecord
 from webhook.core.nodes.shape import Shape

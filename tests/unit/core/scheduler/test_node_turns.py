@@ -319,3 +319,36 @@ def test_a_round_decides_again_only_about_those_whose_turn_it_was(monkeypatch: p
     monkeypatch.setattr(State, "decide", counted)
     world.cycle()
     assert len(decided) == 4
+
+
+def test_a_question_changes_no_decision_and_waits_for_none() -> None:
+    def starts(*, asked: bool) -> list[str]:
+        world = Crowd(30)
+        for _ in range(30):
+            world.cycle()
+        world.engine.submit(gang("low", "both", cpu=3, pods=10, created=40.0), world.now)
+        if asked:
+            reasons = [world.engine.reason(f"big{number}") for number in range(30)]
+            assert not world.nodes.due
+            assert all(reason is not None for reason in reasons)
+            for each in ("low", *(f"big{number}" for number in range(30))):
+                world.engine.reason(each)
+        world.engine.submit(gang("high", "both", cpu=4, pods=10, priority=100, created=41.0), world.now)
+        return world.starts_within(10)
+
+    assert starts(asked=True) == starts(asked=False) == ["high"]
+
+
+def test_questions_have_as_many_looks_in_each_round_as_decisions() -> None:
+    world = Crowd(60)
+    for _ in range(60):
+        world.cycle()
+    told: set[str] = set()
+    for _ in range(20):
+        world.cycle()
+        for number in range(60):
+            reason = world.engine.reason(f"big{number}")
+            if reason is not None and reason.code is Code.NODES_DO_NOT_FIT:
+                told.add(f"big{number}")
+    assert len(told) > 8
+    assert world.engine.next_wake(world.now) is None

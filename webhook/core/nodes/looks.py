@@ -1,0 +1,25 @@
+"""What was looked at on the nodes for decisions, and for questions.
+
+A question changes no decision: it takes no turn from one, and what it has looked at is not kept beside what decisions
+rest on. Who asks sees what decisions know, and looks at as many nodes of its own in each round.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from webhook.core.nodes.ranking import Ranking
+from webhook.core.nodes.shape import Shape
+from webhook.core.nodes.turns import Turns
+
+QUESTIONS_MAX: Final = 32
+"""Rankings that are kept for questions: those of one gang are asked about several times."""
+
+
+@dataclass(slots=True)
+class Looks:
+    """Those for one of the two."""
+
+    rankings: dict[Shape, Ranking] = field(default_factory=dict)
+    """By shape; the one used longest ago is the first."""
+    turns: Turns = field(default_factory=Turns)
+    """Of new shapes."""
