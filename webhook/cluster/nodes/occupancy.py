@@ -37,8 +37,7 @@ LABELLED_MAX: Final = 500
 TRIALS: Final = 8
 WAYS_TRIED: Final = 32
 """Of one settling: how often it is looked for others that could make way, or for a place that one of them could take.
-Each may mean a look at all gangs or all nodes, and a lost node pool may leave thousands of shapes short.
-"""
+Each may mean a look at all gangs or all nodes, and a lost node pool may leave thousands of shapes short."""
 
 
 @dataclass(frozen=True, slots=True)

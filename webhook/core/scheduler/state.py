@@ -412,7 +412,7 @@ class State:
         self.stirred = True
 
     def wake_turns(self, uids: Iterable[str]) -> None:
-        """Have those decided about again whose nodes have been looked at by now, or that are to stand in line anew."""
+        """Have those decided about again whose nodes have been looked at by now, or that are to stand in line again."""
         for uid in uids:
             self.pending.wake(NodesTurn(uid))
             self.growing[uid] = None
