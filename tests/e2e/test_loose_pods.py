@@ -9,7 +9,7 @@ import yaml
 
 from tests.e2e.facts import told
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, stays, wait_until
-from tests.e2e.objects import CONTAINER_SECURITY, GPU, deployment, job, jobset, pod, pod_template, resource_quota
+from tests.e2e.objects import CONTAINER_SECURITY, GPU, deployment, job, pod, pod_template, resource_quota
 from tests.e2e.queues import QUEUE, give_queue, reservations, reserved
 from tests.e2e.watching import Watch
 
@@ -58,24 +58,27 @@ def test_a_loose_pod_cannot_eat_the_reservation_of_a_gang_whose_pods_do_not_exis
     assert "gang (4)" in refused(owner, "loose")
 
 
+def ends(admin: Kubectl, pod: dict[str, Any]) -> None:
+    """Have a pod succeed while others of its Job run on."""
+    where, ended = pod["metadata"], json.dumps({"status": {"phase": "Succeeded"}})
+    admin("patch", "pod", where["name"], "-n", where["namespace"], "--subresource=status", "--type=merge", "-p", ended)
+
+
 def test_room_of_pods_that_ended_is_free_to_gangs_and_loose_pods_while_their_gang_runs_on(
     owner: Kubectl, admin: Kubectl
 ) -> None:
     """Also once the ledger was written for others."""
     give_queue(admin, 8)
     admin.apply(resource_quota("wall", pods="3"))
-    gang = jobset("gang", 2, pod_template(runtime="10s"), QUEUE)
-    (short,) = gang["spec"]["replicatedJobs"]
-    long = json.loads(json.dumps(short)) | {"name": "long"}
-    long["template"]["spec"] |= {"parallelism": 1, "completions": 1, "template": pod_template()}
-    gang["spec"]["replicatedJobs"].append(long)
-    owner.apply(gang)
+    owner.apply(job("gang", 3, pod_template(), QUEUE))
     wait_until(lambda: len(owner.pods(phase="Running")) == 3, what="the gang runs")
     assert "ResourceQuota" in refused(owner, "loose")
+    for each in owner.pods("job-name=gang")[:2]:
+        ends(admin, each)
     owner.apply(job("next", 1, pod_template(), QUEUE))
     wait_until(lambda: len(owner.pods("job-name=next", "Running")) == 1, 60, "the next gang has room of what ended")
     wait_until(lambda: let_in(owner, "loose"), what="and a loose pod the rest")
-    assert [each["metadata"]["name"] for each in owner.pods("jobset.sigs.k8s.io/replicatedjob-name=long", "Running")]
+    assert len(owner.pods("job-name=gang", "Running")) == 1
     assert "ResourceQuota" in refused(owner, "another")
 
 
