@@ -32,9 +32,8 @@ from webhook.core.model.gang import Gang, Nearness, Requirement
 from webhook.core.model.policy import NodeFit, Preemption, PreemptionPolicy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import PODS, NodeRecord
+from webhook.core.nodes.node import PODS, Bound, NodeRecord
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.names import HOSTNAME
 from webhook.core.notation.quantity import MILLI

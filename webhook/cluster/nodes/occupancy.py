@@ -22,9 +22,8 @@ from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Flavor, HyperNode
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import PODS, NodeRecord
+from webhook.core.nodes.node import PODS, Bound, NodeRecord
 from webhook.core.nodes.shape import Shape, shape_of
 from webhook.core.nodes.tiers import Tiers
 from webhook.core.notation.amounts import Amounts

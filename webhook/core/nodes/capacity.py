@@ -13,14 +13,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
 from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
 from webhook.core.nodes.looks import QUESTIONS_MAX, Looks
-from webhook.core.nodes.node import UNBOUNDED, NodeRecord
+from webhook.core.nodes.node import UNBOUNDED, Bound, NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.nodes.turns import ROUND_VISITS

@@ -1,4 +1,4 @@
-"""A node as far as placement needs it, projected from the API server's object."""
+"""A node as far as placement needs it, projected from the API server's object, and a pod that is bound to one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,3 +39,16 @@ class NodeRecord:
     def usable(self) -> bool:
         """New pods may come at all."""
         return self.ready and not self.cordoned
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A pod that holds room on a node."""
+
+    node: str
+    requests: Amounts
+    gang: str | None = None
+    """Uid of its gang."""
+    pod_set: str = ""
+    owner: str = ""
+    """Uid of its controller."""

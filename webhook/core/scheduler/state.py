@@ -415,7 +415,8 @@ class State:
         """Have those decided about again whose nodes have been looked at by now, or that are to stand in line again."""
         for uid in uids:
             self.pending.wake(NodesTurn(uid))
-            self.growing[uid] = None
+            if uid in self.allocations.by_uid:
+                self.growing[uid] = None
             self.stirred = True
 
     def know_out_of_reach(self, uids: frozenset[str]) -> None:

@@ -57,6 +57,18 @@ async def lost_then(stage: Stage, keeper: LedgerKeeper, api: LossyApi, act: Act)
     await writing
 
 
+async def taken_over_while(stage: Stage, act: Act) -> tuple[LedgerKeeper, bool]:
+    """Have something done while a candidate raises pages; return it, and whether it leads then."""
+    keeper, api = await candidate(stage)
+    api.page_seconds = 1.0
+    taking = asyncio.create_task(keeper.campaign())
+    await asyncio.sleep(0.5)
+    await act(stage)
+    taken = await taking
+    api.page_seconds = 0.0
+    return keeper, taken
+
+
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 async def test_a_renewal_that_meets_an_edit_is_not_done_though_meta_is_as_we_wrote_it(
     stage: Stage, edit: dict[str, str | None]
@@ -107,13 +119,8 @@ async def test_a_renewal_after_another_has_taken_over_ends_the_term(stage: Stage
 @pytest.mark.usefixtures("small_pages")
 async def test_an_edit_during_a_take_over_is_noticed_by_who_takes_over(stage: Stage) -> None:
     """What was written of the index is compared, though the ledger is not put together before all pages are read."""
-    keeper, api = await candidate(stage)
-    api.page_seconds = 1.0
-    taking = asyncio.create_task(keeper.campaign())
-    await asyncio.sleep(0.5)
-    await add_a_key(stage)
-    assert not await taking
-    api.page_seconds = 0.0
+    keeper, taken = await taken_over_while(stage, add_a_key)
+    assert not taken
     assert await keeper.campaign()
     assert keeper.ledger is None, "it has to be rebuilt"
     assert keeper.unreadable is not None
@@ -121,12 +128,8 @@ async def test_an_edit_during_a_take_over_is_noticed_by_who_takes_over(stage: St
 
 @pytest.mark.usefixtures("small_pages")
 async def test_an_annotation_during_a_take_over_changes_nothing(stage: Stage) -> None:
-    keeper, api = await candidate(stage)
-    api.page_seconds = 1.0
-    taking = asyncio.create_task(keeper.campaign())
-    await asyncio.sleep(0.5)
-    await annotate(stage)
-    assert await taking
+    keeper, taken = await taken_over_while(stage, annotate)
+    assert taken
     assert keeper.ledger is not None
     assert len(keeper.ledger.entries) == 200
 

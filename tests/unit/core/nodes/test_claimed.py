@@ -4,10 +4,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.claimed import Claimed
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.shape import Shape
 
 NODES = ("a", "b")

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from webhook.core.model.gang import Requirement, Toleration
 from webhook.core.model.policy import Taint
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.ranking import Ranking
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.names import NODE_NAME

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.names import HOSTNAME
 from webhook.core.placement.ceilings import Ceilings

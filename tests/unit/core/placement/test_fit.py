@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from webhook.core.model.gang import Nearness, PodPrice, PodSet, Toleration
 from webhook.core.model.policy import Flavor, Taint
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import PODS, NodeRecord
+from webhook.core.nodes.node import PODS, Bound, NodeRecord
 from webhook.core.nodes.shape import Shape, shape_of
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced

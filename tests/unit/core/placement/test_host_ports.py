@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.core.placement.test_fit import AMOUNTS, capacity, gpus, places, sets, shape, units
 from tests.unit.core.worlds import LABELS, gang, policy, queue
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.placement.explain import why_misplaced
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced

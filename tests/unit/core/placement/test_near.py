@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import PODS, NodeRecord
+from webhook.core.nodes.node import PODS, Bound, NodeRecord
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.names import HOSTNAME
 from webhook.core.placement.fit import place

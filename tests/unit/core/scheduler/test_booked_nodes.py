@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.core.scheduler.test_nodes import admitted, engine
 from tests.unit.core.worlds import cohort, gang, queue
 from webhook.core.model.policy import Strategy
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler import booked_nodes
 from webhook.core.scheduler.engine import Engine

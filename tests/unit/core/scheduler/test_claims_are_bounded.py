@@ -8,9 +8,8 @@ import pytest
 
 from tests.unit.core.worlds import LABELS, gang, policy, queue
 from webhook.core.model.policy import Preemption, PreemptionPolicy
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.notation.quantity import MILLI
 from webhook.core.quota.allocations import Allocations
 from webhook.core.quota.fences import Fences

@@ -12,9 +12,8 @@ from webhook.core.ledger import text
 from webhook.core.ledger.record import Ledger, with_places
 from webhook.core.model.policy import Preemption, PreemptionPolicy
 from webhook.core.nodes import capacity, turns
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler.engine import Engine
 

@@ -9,9 +9,8 @@ from webhook.core.model.gang import Nearness, PodPrice, PodSet
 from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPolicy, Taint
 from webhook.core.nodes import turns
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import PODS, NodeRecord
+from webhook.core.nodes.node import PODS, Bound, NodeRecord
 from webhook.core.nodes.shape import shape_of
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced

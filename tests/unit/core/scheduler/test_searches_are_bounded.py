@@ -16,9 +16,8 @@ from webhook.core.model.gang import Nearness, Toleration
 from webhook.core.model.policy import Preemption
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.shape import Shape
 from webhook.core.placement import ceilings, vacated
 from webhook.core.placement.fit import place

@@ -13,9 +13,8 @@ from webhook.core.assignment.decision import Decider
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Flavor, Fungibility, Preemption, PreemptionPolicy, Queue, SearchPolicy
 from webhook.core.model.settings import EngineSettings
-from webhook.core.nodes.bound import Bound
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.shape import shape_of
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.visibility.reflector import Reflector
 from tests.unit.visibility.world import World, two_queues
 from webhook.jobs.reading.record import JobRecord
 from webhook.visibility.documents import workload_writer
@@ -209,8 +210,7 @@ async def test_who_goes_from_one_replica_to_the_other_holds_what_is_selected(see
     chance, replicas = random.Random(seed), Replicas()
     await replicas.looked_at()
     jobs: dict[str, JobRecord] = {}
-    held: set[str] = set()
-    version: int | None = None
+    client = Reflector()
     chosen = selection("workloads", None, {"labelSelector": "app=a"})
     for number in range(120):
         name, app = chance.choice("xyz"), chance.choice("aab")
@@ -234,17 +234,12 @@ async def test_who_goes_from_one_replica_to_the_other_holds_what_is_selected(see
         if chance.random() < 0.3:
             # It reads without the client.
             continue
-        request = WatchRequest(chosen, version, initial_end=True, bookmarks=True, seconds=chance.choice((0.2, 31)))
-        async for line in Watch(world.cache, request, lambda world=world: world.now).lines():  # type: ignore[misc]
-            event = json.loads(line)
-            metadata = event["object"]["metadata"]
-            if version is not None or event["type"] == "BOOKMARK":
-                version = int(metadata["resourceVersion"])
-            if event["type"] == "DELETED":
-                held.discard(metadata["name"])
-            elif event["type"] != "BOOKMARK":
-                held.add(metadata["name"])
-        assert held == {name_of(it) for it in jobs.values() if it.gang is not None and it.gang.labels["app"] == "a"}
+        seconds = chance.choice((0.2, 31))
+        request = WatchRequest(chosen, client.version, initial_end=True, bookmarks=True, seconds=seconds)
+        await client.follow(Watch(world.cache, request, lambda world=world: world.now))  # type: ignore[misc]
+        assert client.held == {
+            name_of(it) for it in jobs.values() if it.gang is not None and it.gang.labels["app"] == "a"
+        }
 
 
 async def test_a_queue_that_went_away_unread_is_deleted(replicas: Replicas) -> None:

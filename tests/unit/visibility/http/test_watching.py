@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.visibility.documents.test_watch_cache import Clock, document, events, key, told
+from tests.unit.visibility.reflector import Reflector
 from webhook.core.model.gang import Requirement
 from webhook.core.model.policy import LabelSelector
 from webhook.visibility.documents import watch_cache as caches
@@ -111,8 +112,7 @@ async def test_who_follows_a_selection_holds_what_is_selected_at_whatever_replic
     chance, clock = random.Random(seed), Clock()
     replicas = [WatchCache(clock.now, number) for number in (1, 2)]
     clock.seconds += 60
-    held: set[str] = set()
-    version: int | None = None
+    client = Reflector()
 
     async def write(name: str, team: str) -> None:
         for cache in chance.sample(replicas, 2):
@@ -125,18 +125,11 @@ async def test_who_follows_a_selection_holds_what_is_selected_at_whatever_replic
             await asyncio.sleep(pause)
 
     for _ in range(150):
-        request = WatchRequest(OF_X, version, bookmarks=True, initial_end=version is None, seconds=1)
-        async for line in Watch(chance.choice(replicas), request, clock.now).lines():
-            event = json.loads(line)
-            metadata = event["object"]["metadata"]
-            if version is not None or event["type"] == "BOOKMARK":
-                version = int(metadata["resourceVersion"])
-            if event["type"] == "DELETED":
-                held.discard(metadata["name"])
-            elif event["type"] != "BOOKMARK":
-                held.add(metadata["name"])
+        begins = client.version is None
+        request = WatchRequest(OF_X, client.version, bookmarks=True, initial_end=begins, seconds=1)
+        await client.follow(Watch(chance.choice(replicas), request, clock.now))
         standing = (it.parse() for _, it in replicas[0].documents("workloads", None))
-        assert held == {it["metadata"]["name"] for it in standing if it["metadata"]["labels"]["team"] == "x"}
+        assert client.held == {it["metadata"]["name"] for it in standing if it["metadata"]["labels"]["team"] == "x"}
         for _ in range(chance.randrange(4)):
             await write(chance.choice("abcde"), chance.choice(("x", "y", "z", "")))
 
