@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation import racks
+from tests.simulation.many_shapes import vary
 from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
 from webhook.core.notation import names
 from webhook.errors import ApiError
@@ -56,6 +57,7 @@ class Load:
         unlabelled: float = 0.0,
         meshed: float = 0.0,
         racked: float = 0.0,
+        many_shapes: bool = False,
         label_children: Callable[[dict[str, Any], str], None] = lambda document, queue: None,
         kinds: Sequence[str] = ("Job", "Job", "JobSet", "PyTorchJob"),
     ) -> None:
@@ -69,6 +71,7 @@ class Load:
         self._unlabelled = unlabelled
         self._meshed = meshed
         self._racked = racked
+        self._many_shapes = many_shapes
         self._label_children = label_children
         self._kinds = kinds
         self._counted, self._each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
@@ -238,6 +241,8 @@ class Load:
         namespace, name = self._rng.choice(NAMESPACES), f"job-{self._number}"
         pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
         document = document_of(kind, name, pods, self._template(1 if kind in TRAINING else pods))
+        if self._many_shapes:
+            vary(document, kind, self._rng)
         if kind == "Job" and self._long and self._rng.random() < self._long:
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}

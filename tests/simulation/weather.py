@@ -84,6 +84,8 @@ class Weather:
     """How often something happens to a node."""
     racked: float = 0.0
     """Chance that the pods of a job are to be in one rack; there are two then."""
+    many_shapes: bool = False
+    """Each pod set asks for something of its own, JobSets have several, and few are looked at in a round."""
     churn: int = 0
     """How often policy changes for a while."""
     nested: bool = False

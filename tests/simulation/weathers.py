@@ -188,6 +188,12 @@ WEATHERS = {
     "calm on nodes that come and go": (replace(CALM_WEATHER, nodes=FEW_NODES, node_churn=25), 4),
     "rough on nodes that come and go": (Weather(nodes=FEW_NODES, node_churn=25), 6),
     "crashing on nodes that come and go": (Weather(crash=0.05, nodes=FEW_NODES, node_churn=25), 4),
+    "calm with many shapes": (replace(CALM_WEATHER, nodes=FEW_NODES, many_shapes=True), 3),
+    "rough with many shapes": (Weather(nodes=FEW_NODES, many_shapes=True, churn=8), 5),
+    "crashing with many shapes on nodes that come and go": (
+        Weather(crash=0.05, nodes=FEW_NODES, node_churn=15, many_shapes=True, ensembles=2),
+        5,
+    ),
     "calm with adopted jobs": (replace(CALM_WEATHER, adopted=True), 5),
     "rough with adopted jobs": (Weather(adopted=True), 7),
     "calm with orphans": (replace(CALM_WEATHER, orphaned=6), 4),

@@ -98,6 +98,7 @@ class World:
             unlabelled=0.5 if self.weather.ungated else 0.0,
             meshed=self.weather.meshed,
             racked=self.weather.racked,
+            many_shapes=self.weather.many_shapes,
             label_children=orphans.label_children(self.seed, weather.children_ask),
             **({"kinds": KINDS} if weather.orphaned else {"kinds": SHUT_KINDS} if weather.shut else {}),
         )
@@ -160,7 +161,8 @@ class World:
         With ``upto`` users stop after so many of the jobs: the same story, cut short.
         """
         bugs = self.bugs.present() if self.weather.bugs else nullcontext()
-        with scaled(self.weather.page_bytes), read_once(), bugs, self._release:
+        few = scaled(self.weather.page_bytes, shapes=self.weather.many_shapes)
+        with few, read_once(), bugs, self._release:
             await self._run(jobs, busy_seconds, settle_seconds, upto)
 
     async def _run(self, jobs: int, busy_seconds: float, settle_seconds: float, upto: int | None) -> None:
