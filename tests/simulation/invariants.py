@@ -31,6 +31,7 @@ from webhook.jobs.kinds.shipped import JOB
 from webhook.jobs.reading.annotations import decode_admission
 from webhook.jobs.reading.made_for import made_for
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.controllers.indexes import parse_indexes
 from webhook.laboratory.simulated.objects.store import Event
 
 
@@ -87,7 +88,7 @@ class Invariants:
         self._alive: dict[str, str] = {}
         """Pods that have not ended, with their namespaces."""
         self._done: dict[str, int] = {}
-        """Uid of a Job to the pods of it that have succeeded, as its status says."""
+        """Uid of a Job to the pods of it that have ended for good, as its status says."""
         self._ended: set[str] = set()
         """Uids of jobs that have ended."""
         self._cohorts = {queue: cohort for queue, (_, cohort) in USUAL.queues.items()}
@@ -209,7 +210,8 @@ class Invariants:
                 if kind == "Job":
                     self._work.setdefault(event.current.uid, event.current.object["spec"]["completions"])
                     status = event.current.object.get("status") or {}
-                    self._done[event.current.uid] = status.get("succeeded", 0)
+                    failed = len(parse_indexes(status.get("failedIndexes")))
+                    self._done[event.current.uid] = status.get("succeeded", 0) + failed
                 self._running_is_reserved(kind, event.current.object)
 
     def note(self, wrong: str) -> None:
@@ -349,10 +351,11 @@ class Invariants:
         """Return how many pods of each set will not run again: others may have their room. None but a Job says so."""
         if reservation.kind != JOB.key:
             return {}
-        # Its controller has counted those that succeeded: they may be deleted since.
-        succeeded = max(self._succeeded_counts[reservation.uid], self._done.get(reservation.uid, 0))
+        # Its controller has counted those that ended: they may be deleted since. Others may be among them.
+        ended = max(self._succeeded_counts[reservation.uid], self._done.get(reservation.uid, 0))
+        live = sum(pod["metadata"]["labels"][names.GANG_LABEL] == reservation.uid for pod in self._gang_pods())
         return {
-            name: count - min(count, max(0, self._work.get(reservation.uid, count) - succeeded))
+            name: count - min(count, max(live, self._work.get(reservation.uid, count) - ended))
             for name, count in reservation.counts.items()
         }
 

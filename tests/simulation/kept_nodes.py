@@ -66,6 +66,8 @@ class KeptNodes:
         """How often a decision found room that was kept."""
         self.starts = 0
         """How many gangs were started on nodes."""
+        self.put_off = 0
+        """How often a gang waited for its turn to have its nodes looked at."""
 
     def watch(self, parts: ReconcilerParts) -> None:
         """Look at the decisions of one process."""
@@ -80,6 +82,7 @@ class KeptNodes:
             if lost:
                 self._fail(f"others start on nodes that are kept for {lost}: {[each.key for each in plan.admitted]}")
             self.kept += len(kept)
+            self.put_off += 0 if nodes is None else len(nodes.due)
             if nodes is not None and nodes.nodes:
                 grown = {each.uid: each for each in plan.grown}
                 whole = [grown.get(each.uid, each) for each in plan.admitted]

@@ -16,6 +16,7 @@ from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.controllers.nodes import FATE
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.laboratory.simulated.requests.refusals import Refused
 
@@ -49,6 +50,7 @@ class Load:
         rng: Random,
         limited: float = 0.0,
         long: float = 0.0,
+        failing: float = 0.0,
         *,
         orphans: bool = True,
         kept: float = 0.0,
@@ -65,6 +67,7 @@ class Load:
         self._rng = rng
         self._limited = limited
         self._long = long
+        self._failing = failing
         self._orphans = orphans
         self._kept = kept
         self._scheduled = scheduled
@@ -245,6 +248,8 @@ class Load:
             vary(document, kind, self._rng)
         if kind == "Job" and self._long and self._rng.random() < self._long:
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
+        if kind == "Job" and self._failing and self._rng.random() < self._failing:
+            _have_indexes_fail(document["spec"], self._rng.randint(0, 1))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
         if self._unlabelled and self._rng.random() < self._unlabelled:
             del document["metadata"]["labels"]
@@ -344,6 +349,13 @@ class Load:
     def _finished(self, kind: str, namespace: str, name: str) -> bool:
         stored = stored_job(self._cluster, kind, namespace, name)
         return stored is None or how_it_ended(stored) is not None
+
+
+def _have_indexes_fail(spec: dict[str, Any], retries: int) -> None:
+    template = spec["template"]
+    annotations = {**template["metadata"]["annotations"], FATE: "odd-indexes-fail"}
+    spec |= {"completionMode": "Indexed", "backoffLimitPerIndex": retries}
+    spec["template"] = {**template, "metadata": {**template["metadata"], "annotations": annotations}}
 
 
 def stored_job(cluster: SimulatedCluster, kind: str, namespace: str, name: str) -> dict[str, Any] | None:

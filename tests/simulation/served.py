@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.simulation.weather import Weather
 from webhook.laboratory.simulated.cluster import SimulatedCluster
+from webhook.laboratory.simulated.controllers.base import Pace
 from webhook.laboratory.simulated.objects.resources import Resource
 
 UNUSED_GROUPS: Final = frozenset(
@@ -19,7 +20,8 @@ OLD_VERSION: Final = ("kueue.x-k8s.io", "v1beta1")
 
 def cluster_in(weather: Weather, chance: Random) -> SimulatedCluster:
     """Return the cluster of a story in ``weather``."""
-    cluster = SimulatedCluster(chance, namespaces=("tutti-system",), release=weather.release)
+    pace = Pace(pod_stop_seconds=weather.stop_seconds)
+    cluster = SimulatedCluster(chance, pace=pace, namespaces=("tutti-system",), release=weather.release)
     registry = cluster.server.registry
     for resource in [each for each in registry if not weather.all_served and _is_unused(each)]:
         registry.remove(resource)

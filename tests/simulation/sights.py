@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from tests.simulation import shapes
 from tests.simulation.gating import moment_of
+from tests.simulation.lent_pods import PREFIX as LENT
 from tests.simulation.load import MESH
 from tests.simulation.shapes import is_suspended
 from tests.simulation.shut_kinds import MOMENTS
@@ -12,6 +13,7 @@ from tests.simulation.world import World
 from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.election import leader_of, readable_seconds
+from webhook.laboratory.simulated.controllers.indexes import parse_indexes
 from webhook.laboratory.simulated.objects.store import Event
 
 KINDS: Final = ("Job", "JobSet", "PyTorchJob")
@@ -63,6 +65,13 @@ SHOWN: Final = {
     "rough with deaths imagined": {"lease of the dead taken early": 1, "lease of the living taken early": 1},
     "rough with deaths imagined and pages": {"lease of the living taken early": 2},
     "crashing with deaths imagined and pod groups": {"lease of the dead taken early": 2},
+    "calm with many shapes": {"put off": 5},
+    "rough with many shapes": {"put off": 5},
+    "crashing with many shapes on nodes that come and go": {"put off": 5},
+    "calm with indexes that fail": {"index failed": 5},
+    "rough with indexes that fail": {"index failed": 5},
+    "calm with pods lent": {"lent pod adopted": 5, "lent ended": 5},
+    "rough with pods lent": {"lent pod adopted": 5, "lent ended": 5},
     "calm with a ledger edited": {"annotated": 3, "added": 3, "changed": 3, "removed": 3},
     "slow with a ledger edited and pages": {"annotated": 3, "added": 3, "removed": 2},
     "calm with a ledger put back": {"index put back while nobody led": 1},
@@ -89,6 +98,8 @@ class Sights:
         self.seen.update(self._world.edited)
         self.seen["held"] = len(self._world.owners.held)
         self.seen.update(self._world.hostile.did)
+        self.seen.update(self._world.lent.did)
+        self.seen["put off"] = self._world.kept_nodes.put_off
         self.seen.update(f"refused while {moment}" for moment in self._world.shut_kinds.met)
         for (page, led), times in self._world.put_back.items():
             self.seen[f"{'page' if page else 'index'} put back{'' if led else ' while nobody led'}"] += times
@@ -101,6 +112,9 @@ class Sights:
             case "Pod" if event.type == "ADDED" and names.GANG_LABEL in labels:
                 containers = item["spec"].get("initContainers") or ()
                 self.seen["pod with a sidecar"] += any(each["name"] == MESH for each in containers)
+            case "Pod" if event.previous is not None and metadata["name"].startswith(LENT):
+                owned = [each["metadata"].get("ownerReferences") for each in (event.previous.object, item)]
+                self.seen["lent pod adopted"] += owned[0] is None and owned[1] is not None
             case "Namespace":
                 gated, before = names.GATED_NAMESPACE in labels, self._gated.get(metadata["name"])
                 if before and not gated:
@@ -135,6 +149,8 @@ class Sights:
 
     def _job(self, kind: str, before: dict[str, Any], item: dict[str, Any]) -> None:
         was, metadata = is_suspended(kind, before), item["metadata"]
+        now, then = (len(parse_indexes((each.get("status") or {}).get("failedIndexes"))) for each in (item, before))
+        self.seen["index failed"] += now > then
         controllers = [each["kind"] for each in metadata.get("ownerReferences") or () if each.get("controller")]
         if was == is_suspended(kind, item) or controllers == ["JobSet"]:
             return

@@ -24,6 +24,10 @@ class Weather:
     """Chance that a job carries a run-time limit, which may be too short for it."""
     long: float = 0.0
     """Chance that a Job has more work than it does at a time, so that it may be stopped with a part of it done."""
+    failing: float = 0.0
+    """Chance that a Job is one of indexes of which the odd ones fail, each by itself."""
+    lent: int = 0
+    """How often somebody makes a pod that a Job takes for its own."""
     deadlines: bool = True
     """A frozen leader steps down when its lease ran out; without that, it goes on as if nothing had happened."""
     pod_groups: int = 0
@@ -65,6 +69,8 @@ class Weather:
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
     slow_on_pods_seconds: float = 0.0
     """How long another webhook takes at most to let a pod pass that a controller creates."""
+    stop_seconds: float = 1.0
+    """How long a pod that is deleted takes at most to stop."""
     replaced: int = 0
     """How many gangs lose a pod and end, are suspended or deleted while another in its stead is reviewed."""
     unlisted: int = 0

@@ -22,6 +22,7 @@ from tests.simulation.groups import GroupLoad
 from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import Invariants
 from tests.simulation.kept_nodes import KeptNodes
+from tests.simulation.lent_pods import LentPods
 from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NOMINAL_GPUS, OLD, Load
 from tests.simulation.neighbours import Neighbours
 from tests.simulation.node_churn import NodeChurn
@@ -81,6 +82,10 @@ class World:
 
     edited: Counter[str] = field(default_factory=Counter, init=False)
     """What people did to objects of the ledger, and how often."""
+    put_back: Counter[tuple[bool, bool]] = field(default_factory=Counter, init=False)
+    """How often an old copy was: of a page, or the index; and while somebody led, or nobody."""
+    orphaned: Counter[tuple[str, bool]] = field(default_factory=Counter, init=False)
+    """How often something was deleted from above what ran of it, by kind; and while we looked, or nobody."""
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
@@ -91,6 +96,7 @@ class World:
             Random(self.rng.getrandbits(64)),
             self.weather.limited,
             self.weather.long,
+            self.weather.failing,
             orphans=weather.leaves_orphans,
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
@@ -114,6 +120,7 @@ class World:
         self.owners = Owners(
             self.cluster, Random(self.seed), self.load, lambda: self.invariants.ledger, self.invariants.note
         )
+        self.lent = LentPods(self.cluster, Random(self.seed))
         self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
         if self.weather.hostile or self.weather.orphaned:
             self.invariants.running = Running()
@@ -139,10 +146,6 @@ class World:
         self.handlers: dict[str, ReviewHandler] = {}
         self.parts: dict[str, reconciler_parts.ReconcilerParts] = {}
         self.calm = False
-        self.put_back = Counter[tuple[bool, bool]]()
-        """How often an old copy was: of a page, or the index; and while somebody led, or nobody."""
-        self.orphaned = Counter[tuple[str, bool]]()
-        """How often something was deleted from above what ran of it, by kind; and while we looked, or nobody."""
         self.ledger_writes = 0
         """How many came to where ``Weather.dies`` says."""
         self._release = ExitStack()
@@ -194,6 +197,7 @@ class World:
             edits.edit(self, busy_seconds),
             orphans.leave(self, busy_seconds),
             replacements.lose_pods(self, busy_seconds),
+            self.lent.lend(self.weather.lent, busy_seconds),
             self._install_releases(busy_seconds),
             self.groups.run(self.weather.pod_groups, busy_seconds),
             self.ensembles.run(self.weather.ensembles, busy_seconds),

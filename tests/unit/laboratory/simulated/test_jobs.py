@@ -8,7 +8,7 @@ import pytest
 from tests.unit.laboratory.simulated.clients import JOBS, PODS, Client, condition, eventually, job, quota
 from webhook import errors
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.laboratory.simulated.controllers.jobs import parse_indexes, render_indexes
+from webhook.laboratory.simulated.controllers.indexes import parse_indexes, render_indexes
 
 pytestmark = pytest.mark.virtual_time
 
@@ -181,7 +181,9 @@ async def test_a_pod_that_is_deleted_is_counted_as_failed_and_replaced(client: C
     assert gone not in await client.names(PODS)
 
 
-async def test_a_pod_that_is_given_to_another_job_is_let_go_and_both_run_their_own(client: Client) -> None:
+async def test_a_pod_that_is_given_to_another_job_goes_back_to_its_own_which_then_has_one_too_many(
+    client: Client,
+) -> None:
     """As upstream's ClaimPods: a pod that a Job controls and its selector does not match is none of its."""
     await client.post(JOBS, job("a", pods=1))
     await client.post(JOBS, job("b", pods=1))
@@ -192,9 +194,8 @@ async def test_a_pod_that_is_given_to_another_job_is_let_go_and_both_run_their_o
     await client.merge(f"{PODS}/{given['metadata']['name']}", {"metadata": {"ownerReferences": owner}})
     await asyncio.sleep(20)
     await status_reaches(client, "a", ready=1, failed=None)
-    pods = {pod["metadata"]["name"]: pod["metadata"].get("ownerReferences") for pod in await client.items(PODS)}
-    assert pods[given["metadata"]["name"]] is None
-    assert len(pods) == 3
+    owners = [pod["metadata"]["ownerReferences"][0]["name"] for pod in await client.items(PODS)]
+    assert sorted(owners) == ["a", "b"]
     await status_reaches(client, "b", ready=1)
 
 
@@ -248,6 +249,37 @@ async def test_a_finished_job_with_a_time_to_live_goes_with_its_pods(client: Cli
     await asyncio.sleep(40)
     assert await client.names(JOBS) == []
     assert await client.names(PODS) == []
+
+
+async def test_an_index_fails_by_itself_and_the_job_with_it_once_the_others_have_ended(client: Client) -> None:
+    failing = job("a", pods=3, runtime="2s", fate="odd-indexes-fail", completionMode="Indexed", backoffLimitPerIndex=1)
+    await client.post(JOBS, failing)
+    await finished(client, "a", "Failed")
+    ended = await client.get(f"{JOBS}/a")
+    status = ended["status"]
+    assert (status["completedIndexes"], status["failedIndexes"], status["succeeded"], status["failed"]) == (
+        "0,2",
+        "1",
+        2,
+        2,
+    )
+    assert {each["reason"] for each in status["conditions"] if each["type"] == "Failed"} == {"FailedIndexes"}
+
+
+async def test_a_pod_of_nobody_that_the_selector_matches_is_adopted_and_counted(client: Client) -> None:
+    await client.post(JOBS, job("a", pods=2, runtime="60s"))
+    await status_reaches(client, "a", ready=2)
+    one = (await client.items(PODS))[0]
+    spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
+    annotations = {"tutti.dev/simulated-runtime": "2s"}
+    metadata = {"name": "lent", "annotations": annotations}
+    await client.post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    await asyncio.sleep(10)
+    await client.merge(f"{PODS}/lent", {"metadata": {"labels": one["metadata"]["labels"]}})
+    # It has succeeded already: one less runs on.
+    await status_reaches(client, "a", succeeded=1, active=1)
+    (owner,) = (await client.get(f"{PODS}/lent"))["metadata"]["ownerReferences"]
+    assert owner["uid"] == one["metadata"]["ownerReferences"][0]["uid"]
 
 
 @pytest.mark.parametrize("text", ["", "0", "0,1", "0-2", "1,3-5,9"])

@@ -4,17 +4,20 @@ Follows ``pkg/controller/job`` of Kubernetes 1.36: suspending deletes active pod
 leave it); resuming sets it again; pods are created in batches that double while none is refused; a refused pod is
 retried with a back-off; a pod that its selector does not match is let go of; each ended pod is counted once (by the
 tracking finalizer); the interim conditions SuccessCriteriaMet and FailureTarget come before Complete and Failed, which
-wait until no pod is left terminating. Not modelled: podFailurePolicy, successPolicy, backoffLimitPerIndex, adoption.
+wait until no pod is left terminating; pods that nobody controls are adopted where the selector matches them; with
+backoffLimitPerIndex each index fails by itself. Not modelled: podFailurePolicy, successPolicy, manualSelector, the
+back-off of each index.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from webhook.laboratory.simulated.controllers import pods
 from webhook.laboratory.simulated.controllers.base import Controller, Pace
+from webhook.laboratory.simulated.controllers.indexes import INDEX, indexes_of, parse_indexes, render_indexes
 from webhook.laboratory.simulated.objects.conditions import is_true, with_condition
 from webhook.laboratory.simulated.objects.store import Event, Stored
 from webhook.laboratory.simulated.objects.validation import CLEARS_START_TIME
@@ -24,7 +27,8 @@ from webhook.laboratory.simulated.server import SimulatedServer
 from webhook.wire.times import unix_seconds
 
 JOBS: Final = ("batch", "jobs")
-_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_SELECTED: Final = "batch.kubernetes.io/controller-uid"
+"""The label that a generated selector matches."""
 _MANAGER: Final = "kubernetes.io/job-controller"
 _POD_BACKOFF_SECONDS: Final = 10.0
 _POD_BACKOFF_MOST_SECONDS: Final = 600.0
@@ -43,6 +47,8 @@ class _Tally:
 
     counted: dict[str, None] = field(default_factory=dict)
     """Uids of ended pods that are in the Job's counts and still carry the finalizer."""
+    of_indexes: Counter[int] = field(default_factory=Counter)
+    """Failures of each index, where it may fail by itself."""
     failures: int = 0
     last_failure: float = 0.0
 
@@ -67,6 +73,8 @@ class JobController(Controller):
         self._jobs = server.registry.of("jobs", "batch")
         self._pods = server.registry.of("pods")
         self._tallies: dict[str, _Tally] = {}
+        self._loose: dict[str, dict[tuple[str, str], None]] = {}
+        """Uid of a Job to the pods that nobody controls and whose label says that they are its."""
         self.store.subscribe(self._job_changed, JOBS)
         self.store.subscribe(self._pod_changed, pods.PODS)
 
@@ -75,12 +83,26 @@ class JobController(Controller):
 
     def _pod_changed(self, event: Event) -> None:
         owner = pods.controller_of(event.current)
+        self._note_loose(event, loose=owner is None and event.type != "DELETED")
         before = owner if event.previous is None else pods.controller_of(event.previous)
         for each in (owner,) if before == owner else (owner, before):
             if each is not None and each["kind"] == "Job" and each["apiVersion"] == "batch/v1":
                 self.enqueue((event.current.key[0], each["name"], each["uid"]))
         if owner is None and pods.TRACKING in (event.current.object["metadata"].get("finalizers") or ()):
             self.enqueue(event.current.key)
+
+    def _note_loose(self, event: Event, *, loose: bool) -> None:
+        uids = [None if each is None else each.labels.get(_SELECTED) for each in (event.previous, event.current)]
+        for uid in uids:
+            if uid is not None:
+                self._loose.get(uid, {}).pop(event.current.key, None)
+        uid = uids[1]
+        if uid is None or not loose:
+            return
+        self._loose.setdefault(uid, {})[event.current.key] = None
+        for stored in self.store.items(JOBS, event.current.key[0]):
+            if stored.uid == uid:
+                self.enqueue((*stored.key, uid))
 
     def begin_again(self) -> None:
         """Forget which pods are counted, and look at every Job."""
@@ -98,6 +120,7 @@ class JobController(Controller):
         stored = self.store.get(JOBS, namespace, name)
         if stored is None or stored.uid != uid:
             self._tallies.pop(uid, None)
+            self._loose.pop(uid, None)
             await self._let_go(uid)
             return
         job = stored.object
@@ -157,9 +180,7 @@ class JobController(Controller):
                 self._count_success(sync, pod)
                 tally.failures = 0
             elif pods.phase(pod) == "Failed" or lost:
-                sync.status["failed"] = sync.status.get("failed", 0) + 1
-                tally.failures += 1
-                tally.last_failure = asyncio.get_running_loop().time()
+                self._count_failure(sync, pod, tally)
             else:
                 continue
             tally.counted[pod.uid] = None
@@ -168,10 +189,22 @@ class JobController(Controller):
         if sync.job["spec"]["completionMode"] != "Indexed":
             sync.status["succeeded"] = sync.status.get("succeeded", 0) + 1
             return
-        done = parse_indexes(sync.status.get("completedIndexes", ""))
-        done |= _indexes((pod,))
+        done = parse_indexes(sync.status.get("completedIndexes"))
+        done |= indexes_of((pod,))
         sync.status["completedIndexes"] = render_indexes(done)
         sync.status["succeeded"] = len(done)
+
+    def _count_failure(self, sync: _Sync, pod: Stored, tally: _Tally) -> None:
+        sync.status["failed"] = sync.status.get("failed", 0) + 1
+        limit = sync.job["spec"].get("backoffLimitPerIndex")
+        if limit is None:
+            tally.failures += 1
+            tally.last_failure = asyncio.get_running_loop().time()
+            return
+        tally.of_indexes.update(indexes_of((pod,)))
+        failed = parse_indexes(sync.status.get("failedIndexes"))
+        failed |= {index for index, failures in tally.of_indexes.items() if failures > limit}
+        sync.status["failedIndexes"] = render_indexes(failed - parse_indexes(sync.status.get("completedIndexes")))
 
     def _failure(self, sync: _Sync, suspended: bool, key: Key) -> tuple[str, str] | None:
         spec, status = sync.job["spec"], sync.status
@@ -182,6 +215,9 @@ class JobController(Controller):
             return met["reason"], met["message"]
         if status.get("failed", 0) > spec["backoffLimit"]:
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+        failed = len(parse_indexes(status.get("failedIndexes")))
+        if failed and failed + status.get("succeeded", 0) >= spec["completions"]:
+            return "FailedIndexes", "Job has failed indexes"
         deadline = spec.get("activeDeadlineSeconds")
         if deadline is not None and not suspended:
             left = unix_seconds(status["startTime"]) + deadline - self.server.clock.now()
@@ -240,7 +276,8 @@ class JobController(Controller):
         parallelism = int(spec["parallelism"])
         if spec.get("completions") is None:
             return len(sync.active) if succeeded else parallelism
-        return max(0, min(parallelism, int(spec["completions"]) - int(succeeded)))
+        ended = int(succeeded) + len(parse_indexes(sync.status.get("failedIndexes")))
+        return max(0, min(parallelism, int(spec["completions"]) - ended))
 
     def _backoff(self, uid: str) -> float:
         tally = self._tallies[uid]
@@ -272,8 +309,8 @@ class JobController(Controller):
     def _free_indexes(self, sync: _Sync, missing: int) -> list[int]:
         if sync.job["spec"]["completionMode"] != "Indexed":
             return []
-        taken = parse_indexes(sync.status.get("completedIndexes", ""))
-        taken |= _indexes(sync.active)
+        taken = parse_indexes(sync.status.get("completedIndexes")) | parse_indexes(sync.status.get("failedIndexes"))
+        taken |= indexes_of(sync.active)
         free = [index for index in range(sync.job["spec"]["completions"]) if index not in taken]
         return free[:missing]
 
@@ -281,7 +318,7 @@ class JobController(Controller):
         name = job["metadata"]["name"]
         metadata: Json = {"generateName": f"{name}-", "finalizers": [pods.TRACKING]}
         if index is not None:
-            shown = {_INDEX: str(index)}
+            shown = {INDEX: str(index)}
             metadata |= {"generateName": f"{name}-{index}-", "labels": shown, "annotations": shown}
         pod = pods.from_template(job["spec"]["template"], job, metadata)
         if index is not None:
@@ -308,13 +345,20 @@ class JobController(Controller):
             await self.server.update(self._pods, *pod.key, pods.without_finalizer(pods.TRACKING), self.call())
 
     async def _claimed(self, job: Json, uid: str) -> list[Stored]:
-        """Return the Job's pods; let go of those that somebody gave it and that its selector does not match."""
+        """Return the Job's pods: those of nobody that its selector matches are adopted, those that somebody gave it and
+        that it does not match are let go.
+        """
         owned, matched = self.store.owned(pods.PODS, uid), job["spec"]["selector"]["matchLabels"].items()
         claimed = [pod for pod in owned if matched <= (pod.object["metadata"].get("labels") or {}).items()]
         if len(claimed) < len(owned) and "deletionTimestamp" not in job["metadata"]:
             for pod in owned:
                 if pod not in claimed:
                     await self.server.update(self._pods, *pod.key, pods.without_owner(uid), self.call())
+        for key in [*self._loose.get(uid, ())] if "deletionTimestamp" not in job["metadata"] else ():
+            pod = self.store.get(pods.PODS, *key)
+            if pod is not None and not pods.is_terminating(pod) and matched <= pod.labels.items():
+                adopted = pods.adopted_by(job)
+                claimed.append(await self.server.update(self._pods, *key, adopted, self.call()))
         return claimed
 
     async def _let_orphan_go(self, namespace: str, name: str) -> None:
@@ -358,41 +402,14 @@ class JobController(Controller):
         await self.server.delete(self._jobs, *stored.key, options, self.call())
 
 
-def _indexes(found: Iterable[Stored]) -> set[int]:
-    """Return the completion indexes of pods; one that somebody has taken the index from counts for none."""
-    texts = ((pod.object["metadata"].get("annotations") or {}).get(_INDEX, "") for pod in found)
-    return {int(text) for text in texts if text.isdecimal()}
-
-
 def _forget_indexes(sync: _Sync) -> None:
     """Drop the indexes that have ended beyond the completions, which may have been lowered since."""
-    spec, ended = sync.job["spec"], sync.status.get("completedIndexes")
-    if not ended or spec["completionMode"] != "Indexed":
+    spec = sync.job["spec"]
+    if spec["completionMode"] != "Indexed":
         return
-    known = {index for index in parse_indexes(ended) if index < spec["completions"]}
-    sync.status["completedIndexes"] = render_indexes(known)
-    sync.status["succeeded"] = len(known)
-
-
-def parse_indexes(text: str) -> set[int]:
-    """Return the indexes of ``completedIndexes`` text such as ``0,2-4``."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found
-
-
-def render_indexes(indexes: set[int]) -> str:
-    """Return indexes in the compressed text form; runs of three and more, and pairs, use a dash as Kubernetes does."""
-    parts: list[str] = []
-    ordered = sorted(indexes)
-    at = 0
-    while at < len(ordered):
-        end = at
-        while end + 1 < len(ordered) and ordered[end + 1] == ordered[end] + 1:
-            end += 1
-        run = ordered[at : end + 1]
-        parts.append(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)))
-        at = end + 1
-    return ",".join(parts)
+    for key in ("completedIndexes", "failedIndexes"):
+        if sync.status.get(key):
+            known = {index for index in parse_indexes(sync.status[key]) if index < spec["completions"]}
+            sync.status[key] = render_indexes(known)
+            if key == "completedIndexes":
+                sync.status["succeeded"] = len(known)

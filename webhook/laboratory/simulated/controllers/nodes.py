@@ -1,9 +1,9 @@
 """Scheduler and kubelets: pods are bound where they fit, run for as long as they say, and stop when told.
 
 A pod runs until it is deleted, or for the time in its annotation ``tutti.dev/simulated-runtime`` (``5s``, ``500ms``,
-``1m30s``) and then succeeds. ``tutti.dev/simulated-fate`` changes that: ``fails`` ends it as Failed, ``never-starts``
-leaves it Pending on its node as a missing image does. A node with the annotation ``tutti.dev/simulated-fate: fails``
-ends all its pods so.
+``1m30s``) and then succeeds. ``tutti.dev/simulated-fate`` changes that: ``fails`` ends it as Failed,
+``odd-indexes-fail`` does if its completion index is odd, and ``never-starts`` leaves it Pending on its node as a
+missing image does. A node with the annotation ``tutti.dev/simulated-fate: fails`` ends all its pods so.
 """
 
 import re
@@ -14,6 +14,7 @@ from webhook.core.model.gang import PodPrice
 from webhook.core.notation import quantity
 from webhook.laboratory.simulated.controllers import pods
 from webhook.laboratory.simulated.controllers.base import Controller, Pace
+from webhook.laboratory.simulated.controllers.indexes import indexes_of
 from webhook.laboratory.simulated.objects.conditions import with_condition
 from webhook.laboratory.simulated.objects.store import Event, Stored
 from webhook.laboratory.simulated.requests.identity import SCHEDULER, Call, kubelet
@@ -211,8 +212,9 @@ class Kubelet(Controller):
             await self._write(pod, _running(pod, self.server.timestamp()), call)
         elif step == "end":
             node = self.store.get(NODES, "", str(pod.object["spec"].get("nodeName")))
-            broken = node is not None and _annotation(node, FATE) == "fails"
-            phase = "Failed" if broken or _annotation(pod, FATE) == "fails" else "Succeeded"
+            fails = "fails" in (_annotation(pod, FATE), "" if node is None else _annotation(node, FATE))
+            fails |= _annotation(pod, FATE) == "odd-indexes-fail" and any(i % 2 for i in indexes_of((pod,)))
+            phase = "Failed" if fails else "Succeeded"
             await self._write(pod, _ended(pod, phase, self.server.timestamp()), call)
 
     async def _write(self, pod: Stored, status: Json, call: Call) -> None:

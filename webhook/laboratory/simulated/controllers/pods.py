@@ -59,6 +59,18 @@ def without_owner(uid: str) -> Any:
     return change
 
 
+def adopted_by(owner: Json) -> Any:
+    """Return the change by which a Job takes a pod that nobody controls for its own."""
+
+    def change(stored: Stored) -> Json:
+        metadata = {**stored.object["metadata"]}
+        owners = [*(metadata.get("ownerReferences") or ()), controller_reference(owner)]
+        finalizers = dict.fromkeys((*(metadata.get("finalizers") or ()), TRACKING))
+        return {**stored.object, "metadata": {**metadata, "ownerReferences": owners, "finalizers": [*finalizers]}}
+
+    return change
+
+
 def from_template(template: Json, owner: Json, metadata: Json) -> Json:
     """Return a new pod: the template's labels and annotations, completed by ``metadata``, controlled by ``owner``."""
     pod: Json = orjson.loads(orjson.dumps({"metadata": template.get("metadata") or {}, "spec": template["spec"]}))
