@@ -203,6 +203,16 @@ WEATHERS = {
     "rough with pods that stop slowly": (Weather(stop_seconds=28, pod_groups=2), 5),
     "crashing with pods that stop slowly on few nodes": (Weather(crash=0.05, stop_seconds=28, nodes=FEW_NODES), 5),
     "rough with pods that stop slowly and orphans": (Weather(stop_seconds=28, orphaned=6, ensembles=1), 4),
+    "rough with pods that stop slowly and a ledger lost": (Weather(stop_seconds=28, ledger_lost=4, page_bytes=300), 4),
+    "rough with pods that stop slowly and a backup restored": (Weather(stop_seconds=28, restored=True), 4),
+    "rough with pods that stop slowly and hostile tenants": (
+        Weather(stop_seconds=28, hostile=200, hostile_kinds=True),
+        4,
+    ),
+    "rough with pods that stop slowly and adopted jobs": (
+        Weather(stop_seconds=28, adopted=True, ungated=4, orphaned=4, children_ask=0.5),
+        4,
+    ),
     "calm with adopted jobs": (replace(CALM_WEATHER, adopted=True), 5),
     "rough with adopted jobs": (Weather(adopted=True), 7),
     "calm with orphans": (replace(CALM_WEATHER, orphaned=6), 4),
