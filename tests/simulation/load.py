@@ -16,7 +16,7 @@ from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
 from webhook.laboratory.simulated.cluster import SimulatedCluster
-from webhook.laboratory.simulated.controllers.nodes import FATE
+from webhook.laboratory.simulated.controllers.nodes import FATE, RUNTIME
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.laboratory.simulated.requests.refusals import Refused
 
@@ -37,6 +37,8 @@ CREDITS_A_GPU: Final = 10
 """What a GPU is charged where queues count credits."""
 NAMESPACES: Final = ("team-a", "team-b")
 HARD_PODS: Final = {"team-a": 9}
+ELASTIC_PODS: Final = 3
+"""A queue has hardly ever as much left."""
 PATIENCE_SECONDS: Final = round(IDLE_SECONDS) + 60
 """For how long an owner tries to lift a hold."""
 
@@ -50,8 +52,9 @@ class Load:
         rng: Random,
         limited: float = 0.0,
         long: float = 0.0,
-        failing: float = 0.0,
         *,
+        failing: float = 0.0,
+        elastic: float = 0.0,
         orphans: bool = True,
         kept: float = 0.0,
         scheduled: float = 0.0,
@@ -68,6 +71,9 @@ class Load:
         self._limited = limited
         self._long = long
         self._failing = failing
+        self._elastic = elastic
+        self.elastic: dict[tuple[str, str], bool] = {}
+        """Jobs that may start with fewer pods, and whether their completions go with these."""
         self._orphans = orphans
         self._kept = kept
         self._scheduled = scheduled
@@ -175,6 +181,8 @@ class Load:
                 await self._attempt(self._disturb())
             if self._long:
                 await self._attempt(self._interrupt())
+            if self._elastic:
+                await self._attempt(self._scale())
 
     async def lift_holds(self) -> None:
         """Un-suspend what users hold, again and again: a hold cannot be lifted before it is written down.
@@ -248,6 +256,8 @@ class Load:
             vary(document, kind, self._rng)
         if kind == "Job" and self._long and self._rng.random() < self._long:
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
+        if kind == "Job" and self._elastic and self._rng.random() < self._elastic:
+            self.elastic[namespace, name] = _make_elastic(document, indexed=self._rng.random() < 0.5)
         if kind == "Job" and self._failing and self._rng.random() < self._failing:
             _have_indexes_fail(document["spec"], self._rng.randint(0, 1))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
@@ -319,12 +329,29 @@ class Load:
                 continue
             left = job["spec"]["completions"] - (job.get("status") or {}).get("succeeded", 0)
             if 0 < left < job["spec"]["parallelism"]:
-                self._held.add((namespace, name))
-                await self.suspend(namespace, name, True)
-                await asyncio.sleep(self._rng.choice((1, 4)))
-                await self.suspend(namespace, name, False)
-                self._held.discard((namespace, name))
+                await self._hold_for_a_moment(namespace, name)
                 return
+
+    async def _hold_for_a_moment(self, namespace: str, name: str) -> None:
+        self._held.add((namespace, name))
+        await self.suspend(namespace, name, True)
+        await asyncio.sleep(self._rng.choice((1, 4)))
+        await self.suspend(namespace, name, False)
+        self._held.discard((namespace, name))
+
+    async def _scale(self) -> None:
+        """Have an owner scale a Job that may start with fewer pods, or stop it for a moment; it waits or runs."""
+        living = sorted(self.elastic.keys() & self.jobs.keys())
+        if not living:
+            return
+        namespace, name = key = self._rng.choice(living)
+        if self._rng.random() < 0.4:
+            await self._hold_for_a_moment(namespace, name)
+            return
+        pods = self._rng.randint(1, ELASTIC_PODS)
+        spec = {"parallelism": pods, "completions": pods} if self.elastic[key] else {"parallelism": pods}
+        path = f"{PATHS['Job'].format(namespace)}/{name}"
+        await self._api.request("PATCH", path, body=orjson.dumps({"spec": spec}), content_type=MERGE_PATCH)
 
     async def suspend(self, namespace: str, name: str, value: bool) -> None:
         """Suspend a job, or let it go on. Raises ApiError."""
@@ -349,6 +376,19 @@ class Load:
     def _finished(self, kind: str, namespace: str, name: str) -> bool:
         stored = stored_job(self._cluster, kind, namespace, name)
         return stored is None or how_it_ended(stored) is not None
+
+
+def _make_elastic(job: dict[str, Any], *, indexed: bool) -> bool:
+    """Have a Job of three pods start with one if need be; return whether its completions go with its pods."""
+    spec, annotations = job["spec"], {names.MIN_PARALLELISM: "1"}
+    together = indexed and spec["completions"] == spec["parallelism"]
+    spec |= {"parallelism": ELASTIC_PODS, "completions": max(ELASTIC_PODS, spec["completions"])}
+    if together:
+        annotations[names.COMPLETIONS_FOLLOW] = "true"
+        spec["completionMode"] = "Indexed"
+        spec["template"]["metadata"]["annotations"][RUNTIME] = "3s 25s 10s"
+    job["metadata"]["annotations"] = annotations
+    return together
 
 
 def _have_indexes_fail(spec: dict[str, Any], retries: int) -> None:

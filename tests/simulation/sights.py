@@ -70,6 +70,9 @@ SHOWN: Final = {
     "crashing with many shapes on nodes that come and go": {"put off": 5},
     "calm with indexes that fail": {"index failed": 5},
     "rough with indexes that fail": {"index failed": 5},
+    "calm with elastic jobs": {"started with fewer": 1, "scaled": 5},
+    "rough with elastic jobs": {"started with fewer": 1, "scaled": 5},
+    "crashing with elastic jobs that stop slowly on few nodes": {"started with fewer": 1, "scaled": 5},
     "calm with pods lent": {"lent pod adopted": 5, "lent ended": 5},
     "rough with pods lent": {"lent pod adopted": 5, "lent ended": 5},
     "calm with a ledger edited": {"annotated": 3, "added": 3, "changed": 3, "removed": 3},
@@ -151,6 +154,9 @@ class Sights:
         was, metadata = is_suspended(kind, before), item["metadata"]
         now, then = (len(parse_indexes((each.get("status") or {}).get("failedIndexes"))) for each in (item, before))
         self.seen["index failed"] += now > then
+        pods, had = (each["spec"].get("parallelism", 0) for each in (item, before))
+        self.seen["started with fewer"] += pods < had and was and not is_suspended(kind, item)
+        self.seen["scaled"] += pods != had and not was and not is_suspended(kind, item)
         controllers = [each["kind"] for each in metadata.get("ownerReferences") or () if each.get("controller")]
         if was == is_suspended(kind, item) or controllers == ["JobSet"]:
             return

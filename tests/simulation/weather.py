@@ -26,6 +26,8 @@ class Weather:
     """Chance that a Job has more work than it does at a time, so that it may be stopped with a part of it done."""
     failing: float = 0.0
     """Chance that a Job is one of indexes of which the odd ones fail, each by itself."""
+    elastic: float = 0.0
+    """Chance that a Job may start with fewer pods, some of them with its completions; owners scale these."""
     lent: int = 0
     """How often somebody makes a pod that a Job takes for its own."""
     deadlines: bool = True

@@ -197,6 +197,13 @@ WEATHERS = {
     "calm with indexes that fail": (replace(CALM_WEATHER, failing=0.8, long=0.5), 3),
     "rough with indexes that fail": (Weather(failing=0.8, long=0.5), 5),
     "rough with indexes that fail on few nodes": (Weather(failing=0.8, long=0.3, nodes=FEW_NODES, node_churn=10), 3),
+    "calm with elastic jobs": (replace(CALM_WEATHER, elastic=0.9), 3),
+    "rough with elastic jobs": (Weather(elastic=0.9, long=0.3), 5),
+    "crashing with elastic jobs that stop slowly on few nodes": (
+        Weather(crash=0.05, elastic=0.9, stop_seconds=20, nodes=FEW_NODES),
+        5,
+    ),
+    "rough with elastic jobs and a ledger lost": (Weather(elastic=0.9, ledger_lost=4, page_bytes=300), 4),
     "calm with pods lent": (replace(CALM_WEATHER, lent=30, long=0.5, stop_seconds=25), 3),
     "rough with pods lent": (Weather(lent=30, long=0.5, failing=0.3, stop_seconds=25), 5),
     "calm with pods that stop slowly": (replace(CALM_WEATHER, stop_seconds=28, long=0.3), 3),

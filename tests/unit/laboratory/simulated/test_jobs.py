@@ -266,6 +266,13 @@ async def test_an_index_fails_by_itself_and_the_job_with_it_once_the_others_have
     assert {each["reason"] for each in status["conditions"] if each["type"] == "Failed"} == {"FailedIndexes"}
 
 
+async def test_pods_of_a_job_run_for_as_long_as_their_indexes_say(client: Client) -> None:
+    await client.post(JOBS, job("a", pods=3, runtime="2s 60s", completionMode="Indexed"))
+    await asyncio.sleep(20)
+    await status_reaches(client, "a", completedIndexes="0,2", active=1)
+    await finished(client, "a", "Complete")
+
+
 async def test_a_pod_of_nobody_that_the_selector_matches_is_adopted_and_counted(client: Client) -> None:
     await client.post(JOBS, job("a", pods=2, runtime="60s"))
     await status_reaches(client, "a", ready=2)

@@ -1,9 +1,10 @@
 """Scheduler and kubelets: pods are bound where they fit, run for as long as they say, and stop when told.
 
 A pod runs until it is deleted, or for the time in its annotation ``tutti.dev/simulated-runtime`` (``5s``, ``500ms``,
-``1m30s``) and then succeeds. ``tutti.dev/simulated-fate`` changes that: ``fails`` ends it as Failed,
-``odd-indexes-fail`` does if its completion index is odd, and ``never-starts`` leaves it Pending on its node as a
-missing image does. A node with the annotation ``tutti.dev/simulated-fate: fails`` ends all its pods so.
+``1m30s``; of several, as in ``5s 20s``, its completion index says which) and then succeeds. Its annotation
+``tutti.dev/simulated-fate`` changes that: ``fails`` ends it as Failed, ``odd-indexes-fail`` does if its completion
+index is odd, and ``never-starts`` leaves it Pending on its node as a missing image does. A node with the annotation
+``tutti.dev/simulated-fate: fails`` ends all its pods so.
 """
 
 import re
@@ -175,7 +176,7 @@ class Kubelet(Controller):
             if _annotation(pod, FATE) != "never-starts":
                 self.enqueue_after(("start", *key), self.delay(self.pace.pod_start_seconds))
         elif pods.phase(pod) == "Running" and pods.phase(before) != "Running":
-            runtime = parse_duration(_annotation(pod, RUNTIME))
+            runtime = _runtime_seconds(pod)
             if runtime is not None:
                 self.enqueue_after(("end", *key), runtime)
 
@@ -189,7 +190,7 @@ class Kubelet(Controller):
             if pods.is_terminating(pod):
                 self.enqueue_after(("stop", *key), self.delay(self.pace.pod_stop_seconds))
             elif pods.phase(pod) == "Running":
-                runtime = parse_duration(_annotation(pod, RUNTIME))
+                runtime = _runtime_seconds(pod)
                 if runtime is not None:
                     self.enqueue_after(("end", *key), runtime)
             elif _annotation(pod, FATE) != "never-starts":
@@ -223,6 +224,11 @@ class Kubelet(Controller):
 
 def _annotation(item: Stored, key: str) -> str:
     return str((item.object["metadata"].get("annotations") or {}).get(key, ""))
+
+
+def _runtime_seconds(pod: Stored) -> float | None:
+    times = _annotation(pod, RUNTIME).split() or [""]
+    return parse_duration(times[max(indexes_of((pod,)), default=0) % len(times)])
 
 
 def _running(pod: Stored, now: str) -> Json:
