@@ -350,15 +350,16 @@ class JobController(Controller):
         """
         owned, matched = self.store.owned(pods.PODS, uid), job["spec"]["selector"]["matchLabels"].items()
         claimed = [pod for pod in owned if matched <= (pod.object["metadata"].get("labels") or {}).items()]
-        if len(claimed) < len(owned) and "deletionTimestamp" not in job["metadata"]:
-            for pod in owned:
-                if pod not in claimed:
-                    await self.server.update(self._pods, *pod.key, pods.without_owner(uid), self.call())
-        for key in [*self._loose.get(uid, ())] if "deletionTimestamp" not in job["metadata"] else ():
-            pod = self.store.get(pods.PODS, *key)
-            if pod is not None and not pods.is_terminating(pod) and matched <= pod.labels.items():
+        if "deletionTimestamp" in job["metadata"]:
+            return claimed
+        for pod in owned:
+            if pod not in claimed:
+                await self.server.update(self._pods, *pod.key, pods.without_owner(uid), self.call())
+        for namespace, name in list(self._loose.get(uid, {})):
+            loose = self.store.get(pods.PODS, namespace, name)
+            if loose is not None and not pods.is_terminating(loose) and matched <= loose.labels.items():
                 adopted = pods.adopted_by(job)
-                claimed.append(await self.server.update(self._pods, *key, adopted, self.call()))
+                claimed.append(await self.server.update(self._pods, namespace, name, adopted, self.call()))
         return claimed
 
     async def _let_orphan_go(self, namespace: str, name: str) -> None:
