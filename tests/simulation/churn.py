@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation.load import COHORT, NAMESPACES, NOMINAL_GPUS, QUEUES
+from tests.simulation.queues import COHORT, NAMESPACES, NOMINAL_GPUS, QUEUES
 from tests.simulation.trees import Trees
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH

@@ -4,7 +4,7 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulation.load import NAMESPACES, QUEUES
+from tests.simulation.queues import NAMESPACES, QUEUES
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.kube.api import MERGE_PATCH

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation.load import QUEUES, USER
+from tests.simulation.load import USER
+from tests.simulation.queues import QUEUES
 from webhook.core.notation import names
 from webhook.errors import ApiError, NotFound
 from webhook.kube.api import MERGE_PATCH

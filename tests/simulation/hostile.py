@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation.load import NAMESPACES, QUEUES, how_it_ended, stored_job, template_of
+from tests.simulation.load import how_it_ended, stored_job, template_of
+from tests.simulation.queues import NAMESPACES, QUEUES
 from tests.simulation.shapes import (
     KINDS,
     PATHS,

@@ -16,8 +16,9 @@ from tests.simulation.ensembles import Ensemble
 from tests.simulation.gpu_pods import GPU, GpuPods
 from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, HARD_PODS, how_it_ended, stored_job
+from tests.simulation.load import how_it_ended, stored_job
 from tests.simulation.mixed_ledger import PutBack, StoredLedger
+from tests.simulation.queues import CREDITS, CREDITS_A_GPU, HARD_PODS
 from tests.simulation.racks import Racks, without_rack
 from tests.simulation.running import Running
 from tests.simulation.shapes import STORAGES, is_suspended

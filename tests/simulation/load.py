@@ -10,6 +10,7 @@ import orjson
 
 from tests.simulation import racks
 from tests.simulation.many_shapes import vary
+from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, QUEUES, namespaces, queues
 from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
 from webhook.core.notation import names
 from webhook.errors import ApiError
@@ -21,9 +22,6 @@ from webhook.laboratory.simulated.requests.identity import User
 from webhook.laboratory.simulated.requests.refusals import Refused
 
 USER: Final = User.named("researcher")
-QUEUES: Final = ("red", "blue", "alone")
-NOMINAL_GPUS: Final = {"red": 4, "blue": 4, "alone": 3}
-COHORT: Final = {"red": "shared", "blue": "shared", "alone": None}
 OLD: Final = "old-"
 """How the names begin of what ran before Tutti came."""
 MESH: Final = "mesh"
@@ -32,11 +30,6 @@ MESH_RESOURCE: Final = "example.com/mesh"
 """What the sidecar asks one of; no queue counts it."""
 PLENTY: Final = {MESH_RESOURCE: "64", "ephemeral-storage": "1Ti"}
 """What each node has of that."""
-CREDITS: Final = "example.com/credits"
-CREDITS_A_GPU: Final = 10
-"""What a GPU is charged where queues count credits."""
-NAMESPACES: Final = ("team-a", "team-b")
-HARD_PODS: Final = {"team-a": 9}
 ELASTIC_PODS: Final = 3
 """A queue has hardly ever as much left."""
 PATIENCE_SECONDS: Final = round(IDLE_SECONDS) + 60
@@ -83,7 +76,7 @@ class Load:
         self._many_shapes = many_shapes
         self._label_children = label_children
         self._kinds = kinds
-        self._counted, self._each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
+        self._in_credits = in_credits
         self._keeping: dict[tuple[str, str], str] = {}
         """Jobs that a finalizer of somebody else keeps."""
         self._too_short: dict[tuple[str, str], str] = {}
@@ -102,49 +95,13 @@ class Load:
         for number, gpus in enumerate(nodes):
             labels = racks.labels_of(number) if self._racked else None
             await self._cluster.add_node(f"node-{number}", labels=labels, gpu=str(gpus), **PLENTY)
-        for namespace in NAMESPACES:
-            await self._cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        for namespace, pods in HARD_PODS.items():
-            await self._cluster.create(
-                {
-                    "apiVersion": "v1",
-                    "kind": "ResourceQuota",
-                    "metadata": {"name": "hard", "namespace": namespace},
-                    "spec": {"hard": {"pods": str(pods)}},
-                }
-            )
+        for document in namespaces():
+            await self._cluster.create(document)
         for namespace in NAMESPACES if self._scheduled else ():
             self._controllers[namespace] = await self._schedule(namespace)
-        version = "kueue.x-k8s.io/v1beta2"
-        flavor: dict[str, Any] = {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}}
-        if self._racked:
-            await self._cluster.create(racks.TOPOLOGY)
-            flavor["spec"] = {"nodeLabels": racks.POOL, "topologyName": "racks"}
-        await self._cluster.create(flavor)
-        for queue in QUEUES:
-            resource = {"name": self._counted, "nominalQuota": NOMINAL_GPUS[queue] * self._each}
-            spec: dict[str, Any] = {
-                "namespaceSelector": {},
-                "queueingStrategy": self._rng.choice(("StrictFIFO", "Backfill" if self._limited else "BestEffortFIFO")),
-                "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
-                "resourceGroups": [
-                    {"coveredResources": [self._counted], "flavors": [{"name": "gpus", "resources": [resource]}]}
-                ],
-            }
-            if COHORT[queue] is not None:
-                spec["cohortName"] = COHORT[queue]
-            await self._cluster.create(
-                {"apiVersion": version, "kind": "ClusterQueue", "metadata": {"name": queue}, "spec": spec}
-            )
-            for namespace in NAMESPACES:
-                await self._cluster.create(
-                    {
-                        "apiVersion": version,
-                        "kind": "LocalQueue",
-                        "metadata": {"name": queue, "namespace": namespace},
-                        "spec": {"clusterQueue": queue},
-                    }
-                )
+        policy = queues(self._rng, in_credits=self._in_credits, backfill=bool(self._limited), racked=bool(self._racked))
+        for document in policy:
+            await self._cluster.create(document)
 
     async def run_before(self, kinds: Sequence[str], seconds: int = 40) -> None:
         """Fill every queue with a job of pods that run already, without anything of ours on it."""

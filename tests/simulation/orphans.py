@@ -6,7 +6,8 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulation.load import OLD, QUEUES, how_it_ended, stored_job
+from tests.simulation.load import OLD, how_it_ended, stored_job
+from tests.simulation.queues import QUEUES
 from tests.simulation.shapes import KINDS, PATHS, is_suspended
 from webhook.core.notation import names
 from webhook.errors import ApiError

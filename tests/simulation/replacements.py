@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from tests.simulation.load import QUEUES, USER, template_of
+from tests.simulation.load import USER, template_of
+from tests.simulation.queues import QUEUES
 from tests.simulation.shapes import PATHS, document_of
 from webhook.errors import ApiError
 from webhook.laboratory.simulated.admission.webhooks import Registration, Rule

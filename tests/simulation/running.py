@@ -10,7 +10,8 @@ from math import inf
 from typing import Any, Final
 
 from tests.simulation.hostile import PREFIX
-from tests.simulation.load import NOMINAL_GPUS, OLD
+from tests.simulation.load import OLD
+from tests.simulation.queues import NOMINAL_GPUS
 from tests.simulation.shapes import STORAGES
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names

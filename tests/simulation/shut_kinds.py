@@ -10,7 +10,8 @@ from typing import Any, Final
 import orjson
 
 from tests.simulation.invariants import Invariants
-from tests.simulation.load import QUEUES, how_it_ended
+from tests.simulation.load import how_it_ended
+from tests.simulation.queues import QUEUES
 from tests.simulation.shapes import STORAGES, is_suspended
 from webhook.core.ledger.record import Reservation
 from webhook.kube.api import MERGE_PATCH

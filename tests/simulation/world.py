@@ -23,11 +23,12 @@ from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import Invariants
 from tests.simulation.kept_nodes import KeptNodes
 from tests.simulation.lent_pods import LentPods
-from tests.simulation.load import CREDITS, CREDITS_A_GPU, MESH, MESH_RESOURCE, NOMINAL_GPUS, OLD, Load
+from tests.simulation.load import MESH, MESH_RESOURCE, OLD, Load
 from tests.simulation.neighbours import Neighbours
 from tests.simulation.node_churn import NodeChurn
 from tests.simulation.owners import Owners
 from tests.simulation.processes import Deaths, PeerlessForwarder, Replica
+from tests.simulation.queues import CREDITS, CREDITS_A_GPU, NOMINAL_GPUS
 from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.run_times import RunTimes

@@ -1,0 +1,55 @@
+"""Namespaces and queues as administrators set them up, before anything happens."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any, Final
+
+from tests.simulation import racks
+
+QUEUES: Final = ("red", "blue", "alone")
+NOMINAL_GPUS: Final = {"red": 4, "blue": 4, "alone": 3}
+COHORT: Final = {"red": "shared", "blue": "shared", "alone": None}
+CREDITS: Final = "example.com/credits"
+CREDITS_A_GPU: Final = 10
+"""What a GPU is charged where queues count credits."""
+NAMESPACES: Final = ("team-a", "team-b")
+HARD_PODS: Final = {"team-a": 9}
+VERSION: Final = "kueue.x-k8s.io/v1beta2"
+
+
+def namespaces() -> Iterator[dict[str, Any]]:
+    """Yield the namespaces, and what bounds their pods."""
+    for namespace in NAMESPACES:
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    for namespace, pods in HARD_PODS.items():
+        metadata = {"name": "hard", "namespace": namespace}
+        yield {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": str(pods)}}}
+
+
+def queues(rng: Random, *, in_credits: bool, backfill: bool, racked: bool) -> Iterator[dict[str, Any]]:
+    """Yield a flavor and the queues, each with a strategy by chance; ``backfill`` is one of these or is not."""
+    flavor: dict[str, Any] = {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}}
+    if racked:
+        yield racks.TOPOLOGY
+        flavor["spec"] = {"nodeLabels": racks.POOL, "topologyName": "racks"}
+    yield flavor
+    for queue in QUEUES:
+        strategy = rng.choice(("StrictFIFO", "Backfill" if backfill else "BestEffortFIFO"))
+        spec = {
+            "namespaceSelector": {},
+            "queueingStrategy": strategy,
+            "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [_group(NOMINAL_GPUS[queue], in_credits=in_credits)],
+        }
+        if COHORT[queue] is not None:
+            spec["cohortName"] = COHORT[queue]
+        yield {"apiVersion": VERSION, "kind": "ClusterQueue", "metadata": {"name": queue}, "spec": spec}
+        for namespace in NAMESPACES:
+            metadata = {"name": queue, "namespace": namespace}
+            yield {"apiVersion": VERSION, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": queue}}
+
+
+def _group(gpus: int, *, in_credits: bool) -> dict[str, Any]:
+    counted, each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
+    resource = {"name": counted, "nominalQuota": gpus * each}
+    return {"coveredResources": [counted], "flavors": [{"name": "gpus", "resources": [resource]}]}
