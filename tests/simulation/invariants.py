@@ -9,6 +9,7 @@ from zlib import crc32
 
 import orjson
 
+from tests.simulation import flavors
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import USUAL
 from tests.simulation.claims import Claims
@@ -28,6 +29,7 @@ from webhook.clock import LoopClock
 from webhook.controllers.gang_record import GangRecords, Phase
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.notation import names
+from webhook.core.notation.amounts import FlavorResource
 from webhook.jobs.kinds.shipped import JOB
 from webhook.jobs.reading.annotations import decode_admission
 from webhook.jobs.reading.made_for import made_for
@@ -42,6 +44,9 @@ class Violation(AssertionError):
 
 class Invariants:
     """Checks one cluster. ``steps`` counts the stored writes it looked at, ``story`` is the checksum of all of them."""
+
+    two_flavors = False
+    """Each node is of one of two flavors."""
 
     def __init__(
         self,
@@ -195,9 +200,13 @@ class Invariants:
             if wrong := self._claims.wrong_in(self._ledger):
                 self._fail(wrong)
             self._no_queue_oversubscribed(before)
+            if self.two_flavors and (wrong := flavors.overdrawn(self._charged())):
+                self._fail(wrong)
             self._rebuilt_is_as_it_was()
         elif event.storage == self._pods:
             self._note_pod(event)
+            if self.two_flavors and (wrong := flavors.elsewhere(event.current.object, self._ledger.entries)):
+                self._fail(wrong)
             self._gpu_pods.take(event, self._ledger.entries)
             self._pods_are_reserved()
             self._groups_stay_within_their_count()
@@ -294,16 +303,12 @@ class Invariants:
         """Return what is oversubscribed, empty when nothing is."""
         held: list[Held] = []
         scattered = 0
-        live = {pod["metadata"]["labels"][names.GANG_LABEL] for pod in self._gang_pods()}
         bound = Counter(
             p["metadata"]["labels"][names.GANG_LABEL] for p in self._gang_pods() if p["spec"].get("nodeName")
         )
-        for reservation in self._ledger.entries.values():
-            if reservation.uid in self._ended and reservation.uid not in live:
-                # It holds nothing, though its entry is freed later; pods of it that succeeded may be deleted by then.
-                continue
+        for reservation, usage in self._charged():
             counted = policy.charged(reservation, self._cohorts.get(reservation.queue or "")) is not None
-            for key, amount in reservation.usage(self._given_back(reservation)).items():
+            for key, amount in usage.items():
                 each = {GPU: 1, CREDITS: CREDITS_A_GPU}.get(key.resource)
                 if each is not None and counted:
                     held.append((reservation, amount // each))
@@ -314,6 +319,14 @@ class Invariants:
             return f"the nodes have {sum(self._nodes)} GPUs, more are reserved: {self._all_held()}"
         over = policy.oversubscribed(held, self._cohorts, {entry.queue or "" for entry in asked.values()})
         return over and f"{over}: {self._all_held()}"
+
+    def _charged(self) -> Iterator[tuple[Reservation, Mapping[FlavorResource, int]]]:
+        """Yield each gang that holds anything, and what it is charged."""
+        live = {pod["metadata"]["labels"][names.GANG_LABEL] for pod in self._gang_pods()}
+        for reservation in self._ledger.entries.values():
+            if reservation.uid not in self._ended or reservation.uid in live:
+                yield reservation, reservation.usage(self._given_back(reservation))
+            # Else it holds nothing, though its entry is freed later; pods of it that succeeded may be deleted by then.
 
     def _all_held(self) -> str:
         return ", ".join(f"{entry} {entry.counts} {entry.stopping}" for entry in self._ledger.entries.values())

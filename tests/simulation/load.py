@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation import racks
+from tests.simulation import flavors, racks
 from tests.simulation.many_shapes import vary
-from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, QUEUES, namespaces, queues
+from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, PRIORITIES, QUEUES, namespaces, queues
 from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
 from webhook.core.notation import names
 from webhook.errors import ApiError
@@ -56,6 +56,8 @@ class Load:
         meshed: float = 0.0,
         racked: float = 0.0,
         many_shapes: bool = False,
+        two_flavors: bool = False,
+        priorities: bool = False,
         label_children: Callable[[dict[str, Any], str], None] = lambda document, queue: None,
         kinds: Sequence[str] = ("Job", "Job", "JobSet", "PyTorchJob"),
     ) -> None:
@@ -74,6 +76,8 @@ class Load:
         self._meshed = meshed
         self._racked = racked
         self._many_shapes = many_shapes
+        self._two_flavors = two_flavors
+        self._priorities = priorities
         self._label_children = label_children
         self._kinds = kinds
         self._in_credits = in_credits
@@ -94,12 +98,20 @@ class Load:
         """Create nodes, namespaces, queues and quotas."""
         for number, gpus in enumerate(nodes):
             labels = racks.labels_of(number) if self._racked else None
+            if self._two_flavors:
+                labels = flavors.labels_of(number)
             await self._cluster.add_node(f"node-{number}", labels=labels, gpu=str(gpus), **PLENTY)
         for document in namespaces():
             await self._cluster.create(document)
         for namespace in NAMESPACES if self._scheduled else ():
             self._controllers[namespace] = await self._schedule(namespace)
-        policy = queues(self._rng, in_credits=self._in_credits, backfill=bool(self._limited), racked=bool(self._racked))
+        policy = queues(
+            self._rng,
+            in_credits=self._in_credits,
+            backfill=bool(self._limited),
+            racked=bool(self._racked),
+            two_flavors=self._two_flavors,
+        )
         for document in policy:
             await self._cluster.create(document)
 
@@ -220,6 +232,8 @@ class Load:
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
         if self._unlabelled and self._rng.random() < self._unlabelled:
             del document["metadata"]["labels"]
+        if self._priorities and (priority := self._rng.choice((None, *PRIORITIES))) is not None:
+            document["metadata"].setdefault("labels", {})[names.PRIORITY_CLASS_LABEL] = priority
         self._label_children(document, queue)
         if self._scheduled and self._rng.random() < self._scheduled:
             document["metadata"]["ownerReferences"] = [self._controllers[namespace]]

@@ -23,6 +23,8 @@ LESS: Final[dict[str, Any]] = {
     "churn": 0,
     "failing": 0.0,
     "lent": 0,
+    "two_flavors": False,
+    "priorities": False,
     "elastic": 0.0,
     "stop_seconds": 1.0,
     "many_shapes": False,

@@ -10,6 +10,7 @@ from tests.simulation.load import MESH
 from tests.simulation.shapes import is_suspended
 from tests.simulation.shut_kinds import MOMENTS
 from tests.simulation.world import World
+from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.kube.election import leader_of, readable_seconds
@@ -70,6 +71,9 @@ SHOWN: Final = {
     "crashing with many shapes on nodes that come and go": {"put off": 5},
     "calm with indexes that fail": {"index failed": 5},
     "rough with indexes that fail": {"index failed": 5},
+    "calm with priorities": {"stopped for Preempted": 5},
+    "rough with two flavors": {"on fast": 10, "on slow": 8, "on another flavor than before": 1},
+    "crashing with two flavors on few nodes": {"on fast": 10, "on slow": 8, "on another flavor than before": 1},
     "calm with elastic jobs": {"started with fewer": 1, "scaled": 5},
     "rough with elastic jobs": {"started with fewer": 1, "scaled": 5},
     "crashing with elastic jobs that stop slowly on few nodes": {"started with fewer": 1, "scaled": 5},
@@ -91,6 +95,8 @@ class Sights:
         self._world = world
         self._gated: dict[str, bool] = {}
         self._adopted: set[str] = set()
+        self._entries: dict[str, tuple[str, str | None, float]] = {}
+        """By uid of a gang: its flavor, why it is being stopped, and since when it runs."""
         world.cluster.server.store.subscribe(self._stored)
 
     def counted(self) -> Counter[str]:
@@ -128,12 +134,25 @@ class Sights:
             case "ConfigMap":
                 entries = self._world.invariants.ledger.entries.items()
                 self._adopted |= {uid for uid, entry in entries if entry.adopted}
+                for uid, entry in entries:
+                    self._reserved(uid, entry)
                 self._lease(event)
             case "ClusterQueue" if event.type == "DELETED":
                 entries = self._world.invariants.ledger.entries.items()
                 self.seen["queue deleted in use"] += any(entry.queue == metadata["name"] for _, entry in entries)
             case kind if kind in KINDS and event.previous is not None:
                 self._job(kind, event.previous.object, item)
+
+    def _reserved(self, uid: str, entry: Reservation) -> None:
+        """Take note of each state of an entry once: on which flavor it is, whether that changed, and why it stops."""
+        on = next(iter(entry.pod_sets[0].flavors.values()), "")
+        state = on, entry.stopping, entry.since_seconds
+        before = self._entries.get(uid, ("", None, 0.0))
+        self._entries[uid] = state
+        if state != before:
+            self.seen[f"stopped for {entry.stopping}"] += entry.stopping is not None
+            self.seen[f"on {on}"] += entry.stopping is None
+            self.seen["on another flavor than before"] += before[0] not in ("", on)
 
     def _lease(self, event: Event) -> None:
         before = None if event.previous is None else leader_of(event.previous.object)

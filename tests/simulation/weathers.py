@@ -197,6 +197,17 @@ WEATHERS = {
     "calm with indexes that fail": (replace(CALM_WEATHER, failing=0.8, long=0.5), 3),
     "rough with indexes that fail": (Weather(failing=0.8, long=0.5), 5),
     "rough with indexes that fail on few nodes": (Weather(failing=0.8, long=0.3, nodes=FEW_NODES, node_churn=10), 3),
+    "calm with priorities": (replace(CALM_WEATHER, priorities=True), 3),
+    "rough with priorities": (Weather(priorities=True, pod_groups=2, ensembles=1), 5),
+    "crashing with priorities on few nodes": (Weather(crash=0.05, priorities=True, nodes=FEW_NODES), 5),
+    "calm with two flavors": (replace(CALM_WEATHER, two_flavors=True), 3),
+    "rough with two flavors": (Weather(two_flavors=True, priorities=True), 7),
+    "crashing with two flavors on few nodes": (
+        Weather(crash=0.05, two_flavors=True, priorities=True, nodes=FEW_NODES, stop_seconds=10),
+        7,
+    ),
+    "rough with two flavors and a ledger lost": (Weather(two_flavors=True, ledger_lost=4, page_bytes=300), 5),
+    "rough with two flavors and elastic jobs": (Weather(two_flavors=True, elastic=0.8, priorities=True), 5),
     "calm with elastic jobs": (replace(CALM_WEATHER, elastic=0.9), 3),
     "rough with elastic jobs": (Weather(elastic=0.9, long=0.3), 5),
     "crashing with elastic jobs that stop slowly on few nodes": (

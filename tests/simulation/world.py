@@ -107,6 +107,8 @@ class World:
             meshed=self.weather.meshed,
             racked=self.weather.racked,
             many_shapes=self.weather.many_shapes,
+            two_flavors=self.weather.two_flavors,
+            priorities=self.weather.priorities,
             label_children=orphans.label_children(self.seed, weather.children_ask),
             **({"kinds": KINDS} if weather.orphaned else {"kinds": SHUT_KINDS} if weather.shut else {}),
         )
@@ -115,6 +117,7 @@ class World:
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed), orphans=weather.leaves_orphans)
         self.bugs = Bugs(self.seed, self.weather.bugs)
         self.invariants = Invariants(self.cluster, self.seed, self.bugs, self.ensembles.ensembles, self.weather.nodes)
+        self.invariants.two_flavors = weather.two_flavors
         self.kept_nodes = KeptNodes(self.invariants.note)
         self.run_times = RunTimes(self.cluster, self.invariants, self.invariants.note)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
