@@ -218,7 +218,8 @@ class Invariants:
                 if how_it_ended(event.current.object) is not None:
                     self._ended.add(event.current.uid)
                 if kind == "Job":
-                    self._work[event.current.uid] = event.current.object["spec"]["completions"]
+                    spec = event.current.object["spec"]
+                    self._work[event.current.uid] = spec.get("completions") or spec["parallelism"]
                     status = event.current.object.get("status") or {}
                     failed = len(parse_indexes(status.get("failedIndexes")))
                     self._done[event.current.uid] = status.get("succeeded", 0) + failed

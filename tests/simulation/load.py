@@ -48,6 +48,7 @@ class Load:
         *,
         failing: float = 0.0,
         elastic: float = 0.0,
+        work_queues: float = 0.0,
         orphans: bool = True,
         kept: float = 0.0,
         scheduled: float = 0.0,
@@ -67,6 +68,7 @@ class Load:
         self._long = long
         self._failing = failing
         self._elastic = elastic
+        self._work_queues = work_queues
         self.elastic: dict[tuple[str, str], bool] = {}
         """Jobs that may start with fewer pods, and whether their completions go with these."""
         self._orphans = orphans
@@ -227,6 +229,8 @@ class Load:
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
         if kind == "Job" and self._elastic and self._rng.random() < self._elastic:
             self.elastic[namespace, name] = _make_elastic(document, indexed=self._rng.random() < 0.5)
+        if kind == "Job" and self._work_queues and self._rng.random() < self._work_queues:
+            del document["spec"]["completions"]
         if kind == "Job" and self._failing and self._rng.random() < self._failing:
             _have_indexes_fail(document["spec"], self._rng.randint(0, 1))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}

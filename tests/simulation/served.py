@@ -20,7 +20,7 @@ OLD_VERSION: Final = ("kueue.x-k8s.io", "v1beta1")
 
 def cluster_in(weather: Weather, chance: Random) -> SimulatedCluster:
     """Return the cluster of a story in ``weather``."""
-    pace = Pace(pod_stop_seconds=weather.stop_seconds)
+    pace = Pace(pod_start_seconds=weather.start_seconds, pod_stop_seconds=weather.stop_seconds)
     cluster = SimulatedCluster(chance, pace=pace, namespaces=("tutti-system",), release=weather.release)
     registry = cluster.server.registry
     for resource in [each for each in registry if not weather.all_served and _is_unused(each)]:

@@ -27,6 +27,8 @@ LESS: Final[dict[str, Any]] = {
     "priorities": False,
     "elastic": 0.0,
     "stop_seconds": 1.0,
+    "start_seconds": 1.0,
+    "work_queues": 0.0,
     "many_shapes": False,
     "node_churn": 0,
     "nested": False,

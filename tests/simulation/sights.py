@@ -71,6 +71,8 @@ SHOWN: Final = {
     "crashing with many shapes on nodes that come and go": {"put off": 5},
     "calm with indexes that fail": {"index failed": 5},
     "rough with indexes that fail": {"index failed": 5},
+    "calm with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
+    "rough with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
     "calm with priorities": {"stopped for Preempted": 5},
     "rough with two flavors": {"on fast": 10, "on slow": 8, "on another flavor than before": 1},
     "crashing with two flavors on few nodes": {"on fast": 10, "on slow": 8, "on another flavor than before": 1},

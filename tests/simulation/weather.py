@@ -28,6 +28,8 @@ class Weather:
     """Chance that a Job is one of indexes of which the odd ones fail, each by itself."""
     elastic: float = 0.0
     """Chance that a Job may start with fewer pods, some of them with its completions; owners scale these."""
+    work_queues: float = 0.0
+    """Chance that a Job says nothing of completions: it is done when one pod has succeeded and none runs."""
     lent: int = 0
     """How often somebody makes a pod that a Job takes for its own."""
     deadlines: bool = True
@@ -71,6 +73,8 @@ class Weather:
     """How often another webhook begins to refuse every write of ours on a job, for a while."""
     slow_on_pods_seconds: float = 0.0
     """How long another webhook takes at most to let a pod pass that a controller creates."""
+    start_seconds: float = 1.0
+    """How long a pod takes at most to run once it is bound. A gang that is not whole after 30 s is stopped."""
     stop_seconds: float = 1.0
     """How long a pod that is deleted takes at most to stop."""
     replaced: int = 0

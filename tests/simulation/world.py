@@ -99,6 +99,7 @@ class World:
             self.weather.long,
             failing=self.weather.failing,
             elastic=self.weather.elastic,
+            work_queues=self.weather.work_queues,
             orphans=weather.leaves_orphans,
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
