@@ -9,7 +9,7 @@ from zlib import crc32
 
 import orjson
 
-from tests.simulation import flavors
+from tests.simulation import flavors, quota_tree
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import USUAL
 from tests.simulation.claims import Claims
@@ -47,6 +47,8 @@ class Invariants:
 
     two_flavors = False
     """Each node is of one of two flavors."""
+    quota_tree = False
+    """An ElasticQuotaTree is the policy."""
 
     def __init__(
         self,
@@ -202,6 +204,8 @@ class Invariants:
             self._no_queue_oversubscribed(before)
             if self.two_flavors and (wrong := flavors.overdrawn(self._charged())):
                 self._fail(wrong)
+            if self.quota_tree and (wrong := quota_tree.overdrawn(self._charged())):
+                self._fail(wrong)
             self._rebuilt_is_as_it_was()
         elif event.storage == self._pods:
             self._note_pod(event)
@@ -259,7 +263,7 @@ class Invariants:
 
     def _no_queue_oversubscribed(self, before: Ledger) -> None:
         if self.recent is None:
-            self._fits([USUAL], self._ledger.entries)
+            self._fits([quota_tree.USUAL if self.quota_tree else USUAL], self._ledger.entries)
             return
         # Under a new policy what runs may be too much; nothing is to be admitted on top of that.
         new = {uid: entry for uid, entry in self._ledger.entries.items() if uid not in before.entries}

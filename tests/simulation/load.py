@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation import flavors, racks
+from tests.simulation import flavors, quota_tree, racks
 from tests.simulation.many_shapes import vary
 from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, PRIORITIES, QUEUES, namespaces, queues
 from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
@@ -57,6 +57,7 @@ class Load:
         meshed: float = 0.0,
         racked: float = 0.0,
         many_shapes: bool = False,
+        quota_tree: bool = False,
         two_flavors: bool = False,
         priorities: bool = False,
         label_children: Callable[[dict[str, Any], str], None] = lambda document, queue: None,
@@ -78,6 +79,7 @@ class Load:
         self._meshed = meshed
         self._racked = racked
         self._many_shapes = many_shapes
+        self._quota_tree = quota_tree
         self._two_flavors = two_flavors
         self._priorities = priorities
         self._label_children = label_children
@@ -107,12 +109,16 @@ class Load:
             await self._cluster.create(document)
         for namespace in NAMESPACES if self._scheduled else ():
             self._controllers[namespace] = await self._schedule(namespace)
-        policy = queues(
-            self._rng,
-            in_credits=self._in_credits,
-            backfill=bool(self._limited),
-            racked=bool(self._racked),
-            two_flavors=self._two_flavors,
+        policy = (
+            [quota_tree.document()]
+            if self._quota_tree
+            else queues(
+                self._rng,
+                in_credits=self._in_credits,
+                backfill=bool(self._limited),
+                racked=bool(self._racked),
+                two_flavors=self._two_flavors,
+            )
         )
         for document in policy:
             await self._cluster.create(document)

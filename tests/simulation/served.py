@@ -24,7 +24,8 @@ def cluster_in(weather: Weather, chance: Random) -> SimulatedCluster:
     cluster = SimulatedCluster(chance, pace=pace, namespaces=("tutti-system",), release=weather.release)
     registry = cluster.server.registry
     for resource in [each for each in registry if not weather.all_served and _is_unused(each)]:
-        registry.remove(resource)
+        if not (weather.quota_tree and resource.plural == "elasticquotatrees"):
+            registry.remove(resource)
     return cluster
 
 

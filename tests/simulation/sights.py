@@ -73,6 +73,7 @@ SHOWN: Final = {
     "rough with indexes that fail": {"index failed": 5},
     "calm with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
     "rough with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
+    "rough with a quota tree": {"stopped for Preempted": 1},
     "calm with priorities": {"stopped for Preempted": 5},
     "rough with two flavors": {"on fast": 10, "on slow": 8, "on another flavor than before": 1},
     "crashing with two flavors on few nodes": {"on fast": 10, "on slow": 8, "on another flavor than before": 1},

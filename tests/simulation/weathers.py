@@ -200,6 +200,10 @@ WEATHERS = {
     "calm with priorities": (replace(CALM_WEATHER, priorities=True), 3),
     "rough with priorities": (Weather(priorities=True, pod_groups=2, ensembles=1), 5),
     "crashing with priorities on few nodes": (Weather(crash=0.05, priorities=True, nodes=FEW_NODES), 5),
+    "calm with a quota tree": (replace(CALM_WEATHER, quota_tree=True), 3),
+    "rough with a quota tree": (Weather(quota_tree=True, stop_seconds=5), 7),
+    "crashing with a quota tree on few nodes": (Weather(crash=0.05, quota_tree=True, nodes=FEW_NODES), 5),
+    "rough with a quota tree and a ledger lost": (Weather(quota_tree=True, ledger_lost=4, page_bytes=300), 5),
     "calm with two flavors": (replace(CALM_WEATHER, two_flavors=True), 3),
     "rough with two flavors": (Weather(two_flavors=True, priorities=True), 7),
     "crashing with two flavors on few nodes": (

@@ -104,11 +104,12 @@ class World:
             kept=self.weather.kept,
             scheduled=self.weather.scheduled,
             in_credits=self.weather.in_credits,
-            unlabelled=0.5 if self.weather.ungated else 0.0,
+            unlabelled=1.0 if weather.quota_tree else 0.5 if weather.ungated else 0.0,
             meshed=self.weather.meshed,
             racked=self.weather.racked,
             many_shapes=self.weather.many_shapes,
             two_flavors=self.weather.two_flavors,
+            quota_tree=weather.quota_tree,
             priorities=self.weather.priorities,
             label_children=orphans.label_children(self.seed, weather.children_ask),
             **({"kinds": KINDS} if weather.orphaned else {"kinds": SHUT_KINDS} if weather.shut else {}),
@@ -118,7 +119,7 @@ class World:
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed), orphans=weather.leaves_orphans)
         self.bugs = Bugs(self.seed, self.weather.bugs)
         self.invariants = Invariants(self.cluster, self.seed, self.bugs, self.ensembles.ensembles, self.weather.nodes)
-        self.invariants.two_flavors = weather.two_flavors
+        self.invariants.two_flavors, self.invariants.quota_tree = weather.two_flavors, weather.quota_tree
         self.kept_nodes = KeptNodes(self.invariants.note)
         self.run_times = RunTimes(self.cluster, self.invariants, self.invariants.note)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
