@@ -24,6 +24,7 @@ from tests.simulation.racks import Racks, without_rack
 from tests.simulation.running import Running
 from tests.simulation.shapes import STORAGES, is_suspended
 from tests.simulation.trees import Held, Trees, held_by
+from tests.simulation.weather import Weather
 from webhook.assembly.reconciler import ReconcilerParts
 from webhook.clock import LoopClock
 from webhook.controllers.gang_record import GangRecords, Phase
@@ -45,21 +46,10 @@ class Violation(AssertionError):
 class Invariants:
     """Checks one cluster. ``steps`` counts the stored writes it looked at, ``story`` is the checksum of all of them."""
 
-    two_flavors = False
-    """Each node is of one of two flavors."""
-    quota_tree = False
-    """An ElasticQuotaTree is the policy."""
-
     def __init__(
-        self,
-        cluster: SimulatedCluster,
-        seed: int,
-        bugs: Bugs,
-        ensembles: Sequence[Ensemble] = (),
-        nodes: Sequence[int] = (8, 8, 8),
+        self, cluster: SimulatedCluster, seed: int, weather: Weather, bugs: Bugs, ensembles: Sequence[Ensemble] = ()
     ) -> None:
-        self._nodes = nodes
-        """GPUs of each."""
+        self._weather = weather
         self._ensembles = ensembles
         self._cluster = cluster
         self._server = cluster.server
@@ -202,14 +192,14 @@ class Invariants:
             if wrong := self._claims.wrong_in(self._ledger):
                 self._fail(wrong)
             self._no_queue_oversubscribed(before)
-            if self.two_flavors and (wrong := flavors.overdrawn(self._charged())):
+            if self._weather.two_flavors and (wrong := flavors.overdrawn(self._charged())):
                 self._fail(wrong)
-            if self.quota_tree and (wrong := quota_tree.overdrawn(self._charged())):
+            if self._weather.quota_tree and (wrong := quota_tree.overdrawn(self._charged())):
                 self._fail(wrong)
             self._rebuilt_is_as_it_was()
         elif event.storage == self._pods:
             self._note_pod(event)
-            if self.two_flavors and (wrong := flavors.elsewhere(event.current.object, self._ledger.entries)):
+            if self._weather.two_flavors and (wrong := flavors.elsewhere(event.current.object, self._ledger.entries)):
                 self._fail(wrong)
             self._gpu_pods.take(event, self._ledger.entries)
             self._pods_are_reserved()
@@ -263,7 +253,7 @@ class Invariants:
 
     def _no_queue_oversubscribed(self, before: Ledger) -> None:
         if self.recent is None:
-            self._fits([quota_tree.USUAL if self.quota_tree else USUAL], self._ledger.entries)
+            self._fits([quota_tree.USUAL if self._weather.quota_tree else USUAL], self._ledger.entries)
             return
         # Under a new policy what runs may be too much; nothing is to be admitted on top of that.
         new = {uid: entry for uid, entry in self._ledger.entries.items() if uid not in before.entries}
@@ -318,10 +308,10 @@ class Invariants:
                 if each is not None and counted:
                     held.append((reservation, amount // each))
                     scattered += min(amount // each, large_to_come(reservation, bound[reservation.uid]))
-        scattered += 1000 * without_rack(self._nodes, self._gang_pods(), self._ledger.entries.values())
-        if sum(amount for _, amount in held) - scattered > sum(self._nodes) * 1000:
+        scattered += 1000 * without_rack(self._weather.nodes, self._gang_pods(), self._ledger.entries.values())
+        if sum(amount for _, amount in held) - scattered > sum(self._weather.nodes) * 1000:
             # Of pods that ask one each and may go anywhere the sum tells whether all fit.
-            return f"the nodes have {sum(self._nodes)} GPUs, more are reserved: {self._all_held()}"
+            return f"the nodes have {sum(self._weather.nodes)} GPUs, more are reserved: {self._all_held()}"
         over = policy.oversubscribed(held, self._cohorts, {entry.queue or "" for entry in asked.values()})
         return over and f"{over}: {self._all_held()}"
 
@@ -442,7 +432,7 @@ class Invariants:
                 self._fail(f"{len(counts)} pods of group {namespace}/{name} were let go, it has {max(counts)}")
 
     def _no_fence_oversubscribed(self) -> None:
-        if self.recent is not None:
+        if self.recent is not None or self._weather.fences:
             return
         for namespace, hard in HARD_PODS.items():
             live = sum(1 for of in self._alive.values() if of == namespace)

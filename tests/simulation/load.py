@@ -10,7 +10,7 @@ import orjson
 
 from tests.simulation import flavors, quota_tree, racks
 from tests.simulation.many_shapes import vary
-from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, PRIORITIES, QUEUES, namespaces, queues
+from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, PRIORITIES, QUEUES, namespaces, priorities, queues
 from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
 from webhook.core.notation import names
 from webhook.errors import ApiError
@@ -120,7 +120,7 @@ class Load:
                 two_flavors=self._two_flavors,
             )
         )
-        for document in policy:
+        for document in (*policy, *(priorities() if self._priorities else ())):
             await self._cluster.create(document)
 
     async def run_before(self, kinds: Sequence[str], seconds: int = 40) -> None:

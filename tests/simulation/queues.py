@@ -27,12 +27,16 @@ def namespaces() -> Iterator[dict[str, Any]]:
         yield {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": str(pods)}}}
 
 
+def priorities() -> Iterator[dict[str, Any]]:
+    """Yield the classes of priority."""
+    for name, value in PRIORITIES.items():
+        yield {"apiVersion": VERSION, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
+
+
 def queues(
     rng: Random, *, in_credits: bool, backfill: bool, racked: bool, two_flavors: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield flavors and queues, each with a strategy by chance; ``backfill`` is one of these or is not."""
-    for name, value in PRIORITIES.items():
-        yield {"apiVersion": VERSION, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
     flavor: dict[str, Any] = {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}}
     if racked:
         yield racks.TOPOLOGY

@@ -24,6 +24,7 @@ LESS: Final[dict[str, Any]] = {
     "failing": 0.0,
     "lent": 0,
     "two_flavors": False,
+    "fences": 0,
     "priorities": False,
     "elastic": 0.0,
     "stop_seconds": 1.0,

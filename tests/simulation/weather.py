@@ -98,6 +98,8 @@ class Weather:
     """Chance that the pods of a job are to be in one rack; there are two then."""
     many_shapes: bool = False
     """Each pod set asks for something of its own, JobSets have several, and few are looked at in a round."""
+    fences: int = 0
+    """How often a ResourceQuota is made narrower or wider."""
     quota_tree: bool = False
     """An ElasticQuotaTree is the policy, not Kueue's queues."""
     two_flavors: bool = False

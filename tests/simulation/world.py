@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from tests.simulation import backups, edits, gating, orphans, replacements, reviews
+from tests.simulation import backups, edits, fences, gating, orphans, releases, replacements, reviews
 from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import PolicyChurn
@@ -55,7 +55,6 @@ from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
 from webhook.server.handler import ReviewHandler
 
-SMALL_PAGE_BYTES: Final = 300
 READER: Final = User.service_account("tutti-system", "tutti-webhook")
 UNLISTABLE: Final = (
     "jobsets.jobset.x-k8s.io",
@@ -118,8 +117,7 @@ class World:
         """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed), orphans=weather.leaves_orphans)
         self.bugs = Bugs(self.seed, self.weather.bugs)
-        self.invariants = Invariants(self.cluster, self.seed, self.bugs, self.ensembles.ensembles, self.weather.nodes)
-        self.invariants.two_flavors, self.invariants.quota_tree = weather.two_flavors, weather.quota_tree
+        self.invariants = Invariants(self.cluster, self.seed, weather, self.bugs, self.ensembles.ensembles)
         self.kept_nodes = KeptNodes(self.invariants.note)
         self.run_times = RunTimes(self.cluster, self.invariants, self.invariants.note)
         known_after = 2.0 if self.weather.rates is CALM else IDLE_SECONDS + 20
@@ -155,7 +153,7 @@ class World:
         self.calm = False
         self.ledger_writes = 0
         """How many came to where ``Weather.dies`` says."""
-        self._release = ExitStack()
+        self.release = ExitStack()
         """What the release that is installed does otherwise."""
         self.generation = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -172,7 +170,7 @@ class World:
         """
         bugs = self.bugs.present() if self.weather.bugs else nullcontext()
         few = scaled(self.weather.page_bytes, shapes=self.weather.many_shapes)
-        with few, read_once(), bugs, self._release:
+        with few, read_once(), bugs, self.release:
             await self._run(jobs, busy_seconds, settle_seconds, upto)
 
     async def _run(self, jobs: int, busy_seconds: float, settle_seconds: float, upto: int | None) -> None:
@@ -189,7 +187,7 @@ class World:
         for number in range(2):
             self._start_webhook(f"webhook-{number}")
         for number in range(2):
-            self._start_reconciler(f"reconciler-{number}")
+            self.start_reconciler(f"reconciler-{number}")
         happening = [
             self._restore(busy_seconds),
             gating.gate_and_ungate(self, busy_seconds),
@@ -197,6 +195,7 @@ class World:
             self._unlist(busy_seconds),
             self.shut_kinds.run(self.weather.shut, busy_seconds, last_stays=self.weather.shut_until_rest),
             self.churn.run(self.weather.churn, busy_seconds),
+            fences.change(self.cluster, Random(self.seed), self.weather.fences, busy_seconds),
             self.node_churn.run(self.weather.node_churn, busy_seconds),
             self._lose_ledger(busy_seconds),
             self._hold(busy_seconds),
@@ -205,7 +204,7 @@ class World:
             orphans.leave(self, busy_seconds),
             replacements.lose_pods(self, busy_seconds),
             self.lent.lend(self.weather.lent, busy_seconds),
-            self._install_releases(busy_seconds),
+            releases.install(self, busy_seconds),
             self.groups.run(self.weather.pod_groups, busy_seconds),
             self.ensembles.run(self.weather.ensembles, busy_seconds),
             self.hostile.run(self.weather.hostile, busy_seconds),
@@ -224,7 +223,7 @@ class World:
             if self.bugs.mend():
                 # Each process remembers on which gangs it failed.
                 for name in self.end_reconcilers():
-                    self._start_reconciler(name)
+                    self.start_reconciler(name)
             await self.shut_kinds.answer_again()
             await self.hostile.leave()
             self.ensembles.disturbing = False
@@ -279,7 +278,8 @@ class World:
 
     # -- processes -------------------------------------------------------------------------------------------------
 
-    def _start_reconciler(self, name: str) -> None:
+    def start_reconciler(self, name: str) -> None:
+        """Start a process under this name, which remembers nothing."""
         self.generation += 1
         clock, on_date = self._clock()
         api = self._api(ACCOUNT, lambda point: self._maybe_die(name, point), on_date)
@@ -367,7 +367,7 @@ class World:
 
     async def _restart(self, name: str) -> None:
         await asyncio.sleep(self.rng.uniform(0.1, 8))
-        self._start_reconciler(name)
+        self.start_reconciler(name)
 
     async def _thaw_later(self, replica: Replica) -> None:
         await asyncio.sleep(self.rng.uniform(0.5, 30))
@@ -449,21 +449,6 @@ class World:
             self.replicas[name].api.sever()
             self.replicas[name].task.cancel()
         return running
-
-    async def _install_releases(self, busy_seconds: float) -> None:
-        chance, admin = Random(self.seed), self.cluster.api()
-        for turn in range(self.weather.releases):
-            await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / self.weather.releases))
-            reconcilers = self.end_reconcilers()
-            if turn % 2 == 0:
-                self._release.enter_context(scaled(SMALL_PAGE_BYTES))
-            else:
-                self._release.close()
-                for path in [f"{CONFIG_MAPS}/{LEDGER_NAME}", *await ledger_pages(self.cluster)]:
-                    with suppress(ApiError):  # No leader may have made one yet.
-                        await admin.request("DELETE", path)
-            for name in reconcilers:
-                self._start_reconciler(name)
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """Have something done beside everything else; it ends with the story."""
