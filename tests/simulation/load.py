@@ -237,8 +237,8 @@ class Load:
             self.elastic[namespace, name] = _make_elastic(document, indexed=self._rng.random() < 0.5)
         if kind == "Job" and self._work_queues and self._rng.random() < self._work_queues:
             del document["spec"]["completions"]
-        if kind == "Job" and self._failing and self._rng.random() < self._failing:
-            _have_indexes_fail(document["spec"], self._rng.randint(0, 1))
+        if kind in ("Job", "JobSet") and self._failing and self._rng.random() < self._failing:
+            _have_indexes_fail(document, self._rng.randint(0, 1))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
         if self._unlabelled and self._rng.random() < self._unlabelled:
             del document["metadata"]["labels"]
@@ -372,10 +372,15 @@ def _make_elastic(job: dict[str, Any], *, indexed: bool) -> bool:
     return together
 
 
-def _have_indexes_fail(spec: dict[str, Any], retries: int) -> None:
+def _have_indexes_fail(document: dict[str, Any], retries: int) -> None:
+    """Have a Job go on without its odd indexes once each has failed so often, and a JobSet start again as one has."""
+    spec, more = document["spec"], {"backoffLimitPerIndex": retries}
+    if document["kind"] == "JobSet":
+        spec["failurePolicy"] = {"maxRestarts": retries + 1}
+        spec, more = spec["replicatedJobs"][0]["template"]["spec"], {"backoffLimit": 0}
     template = spec["template"]
     annotations = {**template["metadata"]["annotations"], FATE: "odd-indexes-fail"}
-    spec |= {"completionMode": "Indexed", "backoffLimitPerIndex": retries}
+    spec |= {"completionMode": "Indexed", **more}
     spec["template"] = {**template, "metadata": {**template["metadata"], "annotations": annotations}}
 
 

@@ -24,6 +24,7 @@ LESS: Final[dict[str, Any]] = {
     "failing": 0.0,
     "lent": 0,
     "two_flavors": False,
+    "cut_off": 0,
     "fences": 0,
     "priorities": False,
     "elastic": 0.0,

@@ -69,8 +69,8 @@ SHOWN: Final = {
     "calm with many shapes": {"put off": 5},
     "rough with many shapes": {"put off": 5},
     "crashing with many shapes on nodes that come and go": {"put off": 5},
-    "calm with indexes that fail": {"index failed": 5},
-    "rough with indexes that fail": {"index failed": 5},
+    "calm with indexes that fail": {"index failed": 5, "JobSet restarted": 5},
+    "rough with indexes that fail": {"index failed": 5, "JobSet restarted": 5},
     "calm with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
     "rough with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
     "rough with a quota tree": {"stopped for Preempted": 1},
@@ -176,6 +176,8 @@ class Sights:
         was, metadata = is_suspended(kind, before), item["metadata"]
         now, then = (len(parse_indexes((each.get("status") or {}).get("failedIndexes"))) for each in (item, before))
         self.seen["index failed"] += now > then
+        now, then = ((each.get("status") or {}).get("restarts", 0) for each in (item, before))
+        self.seen["JobSet restarted"] += now > then
         pods, had = (each["spec"].get("parallelism", 0) for each in (item, before))
         self.seen["started with fewer"] += pods < had and was and not is_suspended(kind, item)
         self.seen["scaled"] += pods != had and not was and not is_suspended(kind, item)

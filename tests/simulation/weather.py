@@ -16,6 +16,8 @@ class Weather:
     """Chance that a reconciler dies at a write, before or after it is sent."""
     freeze: float = 0.002
     """Chance that a reconciler is frozen at a write, and thaws up to 30 s later."""
+    cut_off: int = 0
+    """How often a process of ours, webhook or reconciler, hears nothing from the API server for a while."""
     deaths_told: float = 0.0
     """Chance that a standby learns at once that the leader's process is dead."""
     deaths_imagined: float = 0.0
@@ -25,7 +27,7 @@ class Weather:
     long: float = 0.0
     """Chance that a Job has more work than it does at a time, so that it may be stopped with a part of it done."""
     failing: float = 0.0
-    """Chance that a Job is one of indexes of which the odd ones fail, each by itself."""
+    """Chance that of a Job or JobSet the odd indexes fail: the Job goes on without, the JobSet restarts."""
     elastic: float = 0.0
     """Chance that a Job may start with fewer pods, some of them with its completions; owners scale these."""
     work_queues: float = 0.0

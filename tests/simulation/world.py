@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from tests.simulation import backups, edits, fences, gating, orphans, releases, replacements, reviews
+from tests.simulation import backups, edits, fences, gating, orphans, partitions, releases, replacements, reviews
 from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import PolicyChurn
@@ -205,6 +205,7 @@ class World:
             replacements.lose_pods(self, busy_seconds),
             self.lent.lend(self.weather.lent, busy_seconds),
             releases.install(self, busy_seconds),
+            partitions.cut_off(self, busy_seconds),
             self.groups.run(self.weather.pod_groups, busy_seconds),
             self.ensembles.run(self.weather.ensembles, busy_seconds),
             self.hostile.run(self.weather.hostile, busy_seconds),
