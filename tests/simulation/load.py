@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation import flavors, quota_tree, racks
+from tests.simulation import flavors, racks
 from tests.simulation.many_shapes import vary
-from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, PRIORITIES, QUEUES, namespaces, priorities, queues
+from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, PRIORITIES, QUEUES, namespaces, policy
 from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
+from tests.simulation.weather import Weather
 from webhook.core.notation import names
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -22,6 +23,7 @@ from webhook.laboratory.simulated.requests.identity import User
 from webhook.laboratory.simulated.requests.refusals import Refused
 
 USER: Final = User.named("researcher")
+USUAL_KINDS: Final = ("Job", "Job", "JobSet", "PyTorchJob")
 OLD: Final = "old-"
 """How the names begin of what ran before Tutti came."""
 MESH: Final = "mesh"
@@ -43,48 +45,19 @@ class Load:
         self,
         cluster: SimulatedCluster,
         rng: Random,
-        limited: float = 0.0,
-        long: float = 0.0,
-        *,
-        failing: float = 0.0,
-        elastic: float = 0.0,
-        work_queues: float = 0.0,
-        orphans: bool = True,
-        kept: float = 0.0,
-        scheduled: float = 0.0,
-        in_credits: bool = False,
-        unlabelled: float = 0.0,
-        meshed: float = 0.0,
-        racked: float = 0.0,
-        many_shapes: bool = False,
-        quota_tree: bool = False,
-        two_flavors: bool = False,
-        priorities: bool = False,
-        label_children: Callable[[dict[str, Any], str], None] = lambda document, queue: None,
-        kinds: Sequence[str] = ("Job", "Job", "JobSet", "PyTorchJob"),
+        weather: Weather,
+        label_children: Callable[[dict[str, Any], str], None],
+        kinds: Sequence[str] | None = None,
     ) -> None:
+        """``label_children`` is given each job's document and queue; jobs are of these ``kinds``, or of the usual."""
         self._cluster = cluster
         self._rng = rng
-        self._limited = limited
-        self._long = long
-        self._failing = failing
-        self._elastic = elastic
-        self._work_queues = work_queues
+        self._weather = weather
+        self._unlabelled = 1.0 if weather.quota_tree else 0.5 if weather.ungated else 0.0
+        self._label_children = label_children
+        self._kinds = kinds or USUAL_KINDS
         self.elastic: dict[tuple[str, str], bool] = {}
         """Jobs that may start with fewer pods, and whether their completions go with these."""
-        self._orphans = orphans
-        self._kept = kept
-        self._scheduled = scheduled
-        self._unlabelled = unlabelled
-        self._meshed = meshed
-        self._racked = racked
-        self._many_shapes = many_shapes
-        self._quota_tree = quota_tree
-        self._two_flavors = two_flavors
-        self._priorities = priorities
-        self._label_children = label_children
-        self._kinds = kinds
-        self._in_credits = in_credits
         self._keeping: dict[tuple[str, str], str] = {}
         """Jobs that a finalizer of somebody else keeps."""
         self._too_short: dict[tuple[str, str], str] = {}
@@ -98,29 +71,18 @@ class Load:
         self._controllers: dict[str, dict[str, Any]] = {}
         """By namespace: the CronJob that controls some of the jobs."""
 
-    async def prepare(self, nodes: Sequence[int]) -> None:
+    async def prepare(self) -> None:
         """Create nodes, namespaces, queues and quotas."""
-        for number, gpus in enumerate(nodes):
-            labels = racks.labels_of(number) if self._racked else None
-            if self._two_flavors:
+        for number, gpus in enumerate(self._weather.nodes):
+            labels = racks.labels_of(number) if self._weather.racked else None
+            if self._weather.two_flavors:
                 labels = flavors.labels_of(number)
             await self._cluster.add_node(f"node-{number}", labels=labels, gpu=str(gpus), **PLENTY)
         for document in namespaces():
             await self._cluster.create(document)
-        for namespace in NAMESPACES if self._scheduled else ():
+        for namespace in NAMESPACES if self._weather.scheduled else ():
             self._controllers[namespace] = await self._schedule(namespace)
-        policy = (
-            [quota_tree.document()]
-            if self._quota_tree
-            else queues(
-                self._rng,
-                in_credits=self._in_credits,
-                backfill=bool(self._limited),
-                racked=bool(self._racked),
-                two_flavors=self._two_flavors,
-            )
-        )
-        for document in (*policy, *(priorities() if self._priorities else ())):
+        for document in policy(self._weather, self._rng):
             await self._cluster.create(document)
 
     async def run_before(self, kinds: Sequence[str], seconds: int = 40) -> None:
@@ -156,9 +118,9 @@ class Load:
             await self._attempt(self._create())
             if self.jobs and self._rng.random() < 0.5:
                 await self._attempt(self._disturb())
-            if self._long:
+            if self._weather.long:
                 await self._attempt(self._interrupt())
-            if self._elastic:
+            if self._weather.elastic:
                 await self._attempt(self._scale())
 
     async def lift_holds(self) -> None:
@@ -229,30 +191,30 @@ class Load:
         namespace, name = self._rng.choice(NAMESPACES), f"job-{self._number}"
         pods, queue = self._rng.randint(1, 3), self._rng.choice(QUEUES)
         document = document_of(kind, name, pods, self._template(1 if kind in TRAINING else pods))
-        if self._many_shapes:
+        if self._weather.many_shapes:
             vary(document, kind, self._rng)
-        if kind == "Job" and self._long and self._rng.random() < self._long:
+        if kind == "Job" and self._happens(self._weather.long):
             document["spec"]["completions"] += self._rng.choice((1, 2, 4))
-        if kind == "Job" and self._elastic and self._rng.random() < self._elastic:
+        if kind == "Job" and self._happens(self._weather.elastic):
             self.elastic[namespace, name] = _make_elastic(document, indexed=self._rng.random() < 0.5)
-        if kind == "Job" and self._work_queues and self._rng.random() < self._work_queues:
+        if kind == "Job" and self._happens(self._weather.work_queues):
             del document["spec"]["completions"]
-        if kind in ("Job", "JobSet") and self._failing and self._rng.random() < self._failing:
+        if kind in ("Job", "JobSet") and self._happens(self._weather.failing):
             _have_indexes_fail(document, self._rng.randint(0, 1))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
-        if self._unlabelled and self._rng.random() < self._unlabelled:
+        if self._happens(self._unlabelled):
             del document["metadata"]["labels"]
-        if self._priorities and (priority := self._rng.choice((None, *PRIORITIES))) is not None:
+        if self._weather.priorities and (priority := self._rng.choice((None, *PRIORITIES))) is not None:
             document["metadata"].setdefault("labels", {})[names.PRIORITY_CLASS_LABEL] = priority
         self._label_children(document, queue)
-        if self._scheduled and self._rng.random() < self._scheduled:
+        if self._happens(self._weather.scheduled):
             document["metadata"]["ownerReferences"] = [self._controllers[namespace]]
-        if self._limited and "labels" in document["metadata"] and self._rng.random() < self._limited:
+        if "labels" in document["metadata"] and self._happens(self._weather.limited):
             limit = self._rng.choice((5, 15, 60))
             document["metadata"]["labels"][names.MAX_EXECUTION_LABEL] = str(limit)
             if limit + 3 < self._seconds:
                 self._too_short[namespace, name] = kind
-        if self._kept and self._rng.random() < self._kept:
+        if self._happens(self._weather.kept):
             document["metadata"]["finalizers"] = ["example.org/accounting"]
             self._keeping[namespace, name] = kind
         for _ in range(20):
@@ -264,11 +226,15 @@ class Load:
             self.jobs[namespace, name] = kind
             return
 
+    def _happens(self, chance: float) -> bool:
+        # What never happens takes no number of the generator: a new thing leaves the stories without it as they are.
+        return chance > 0 and self._rng.random() < chance
+
     def _template(self, pods: int) -> dict[str, Any]:
         self._seconds = self._rng.choice((3, 8, 20))
-        meshed = bool(self._meshed) and self._rng.random() < self._meshed
+        meshed = self._happens(self._weather.meshed)
         template = template_of(self._seconds, {MESH: "true"} if meshed else None)
-        if self._racked and self._rng.random() < self._racked:
+        if self._happens(self._weather.racked):
             template["metadata"]["annotations"] |= racks.asked(self._rng, pods)
         return template
 
@@ -278,7 +244,7 @@ class Load:
             return
         match self._rng.randrange(5):
             case 0:
-                options = None if self._orphans else b'{"propagationPolicy": "Background"}'
+                options = None if self._weather.leaves_orphans else b'{"propagationPolicy": "Background"}'
                 if (namespace, name) in self._keeping:
                     options = b'{"propagationPolicy": "Foreground"}'
                 await self._api.request("DELETE", f"{PATHS[kind].format(namespace)}/{name}", body=options)

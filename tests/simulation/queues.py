@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
-from tests.simulation import flavors, racks
+from tests.simulation import flavors, quota_tree, racks
+from tests.simulation.weather import Weather
 
 QUEUES: Final = ("red", "blue", "alone")
 NOMINAL_GPUS: Final = {"red": 4, "blue": 4, "alone": 3}
@@ -27,28 +28,30 @@ def namespaces() -> Iterator[dict[str, Any]]:
         yield {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": str(pods)}}}
 
 
-def priorities() -> Iterator[dict[str, Any]]:
-    """Yield the classes of priority."""
-    for name, value in PRIORITIES.items():
+def policy(weather: Weather, rng: Random) -> Iterator[dict[str, Any]]:
+    """Yield what says who may have how much."""
+    if weather.quota_tree:
+        yield quota_tree.document()
+    else:
+        yield from _queues(weather, rng)
+    for name, value in PRIORITIES.items() if weather.priorities else ():
         yield {"apiVersion": VERSION, "kind": "WorkloadPriorityClass", "metadata": {"name": name}, "value": value}
 
 
-def queues(
-    rng: Random, *, in_credits: bool, backfill: bool, racked: bool, two_flavors: bool
-) -> Iterator[dict[str, Any]]:
-    """Yield flavors and queues, each with a strategy by chance; ``backfill`` is one of these or is not."""
+def _queues(weather: Weather, rng: Random) -> Iterator[dict[str, Any]]:
+    """Yield flavors and queues, each with a strategy by chance."""
     flavor: dict[str, Any] = {"apiVersion": VERSION, "kind": "ResourceFlavor", "metadata": {"name": "gpus"}}
-    if racked:
+    if weather.racked:
         yield racks.TOPOLOGY
         flavor["spec"] = {"nodeLabels": racks.POOL, "topologyName": "racks"}
-    yield from flavors.documents(VERSION) if two_flavors else (flavor,)
+    yield from flavors.documents(VERSION) if weather.two_flavors else (flavor,)
     for queue in QUEUES:
-        strategy = rng.choice(("StrictFIFO", "Backfill" if backfill else "BestEffortFIFO"))
+        strategy = rng.choice(("StrictFIFO", "Backfill" if weather.limited else "BestEffortFIFO"))
         spec = {
             "namespaceSelector": {},
             "queueingStrategy": strategy,
             "preemption": {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"},
-            "resourceGroups": [_group(queue, in_credits=in_credits, two_flavors=two_flavors)],
+            "resourceGroups": [_group(queue, weather)],
         }
         if COHORT[queue] is not None:
             spec["cohortName"] = COHORT[queue]
@@ -58,10 +61,10 @@ def queues(
             yield {"apiVersion": VERSION, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": queue}}
 
 
-def _group(queue: str, *, in_credits: bool, two_flavors: bool) -> dict[str, Any]:
-    counted, each = (CREDITS, CREDITS_A_GPU) if in_credits else ("nvidia.com/gpu", 1)
+def _group(queue: str, weather: Weather) -> dict[str, Any]:
+    counted, each = (CREDITS, CREDITS_A_GPU) if weather.in_credits else ("nvidia.com/gpu", 1)
     quotas = {"gpus": NOMINAL_GPUS[queue]}
-    if two_flavors:
+    if weather.two_flavors:
         quotas = dict(zip(flavors.NAMES, flavors.NOMINAL_GPUS[queue], strict=True))
     return {
         "coveredResources": [counted],

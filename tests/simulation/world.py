@@ -91,28 +91,9 @@ class World:
         self.rng = Random(self.seed)
         weather = self.weather
         self.cluster = cluster_in(weather, Random(self.rng.getrandbits(64)))
-        self.load = Load(
-            self.cluster,
-            Random(self.rng.getrandbits(64)),
-            self.weather.limited,
-            self.weather.long,
-            failing=self.weather.failing,
-            elastic=self.weather.elastic,
-            work_queues=self.weather.work_queues,
-            orphans=weather.leaves_orphans,
-            kept=self.weather.kept,
-            scheduled=self.weather.scheduled,
-            in_credits=self.weather.in_credits,
-            unlabelled=1.0 if weather.quota_tree else 0.5 if weather.ungated else 0.0,
-            meshed=self.weather.meshed,
-            racked=self.weather.racked,
-            many_shapes=self.weather.many_shapes,
-            two_flavors=self.weather.two_flavors,
-            quota_tree=weather.quota_tree,
-            priorities=self.weather.priorities,
-            label_children=orphans.label_children(self.seed, weather.children_ask),
-            **({"kinds": KINDS} if weather.orphaned else {"kinds": SHUT_KINDS} if weather.shut else {}),
-        )
+        kinds = KINDS if weather.orphaned else SHUT_KINDS if weather.shut else None
+        label = orphans.label_children(self.seed, weather.children_ask)
+        self.load = Load(self.cluster, Random(self.rng.getrandbits(64)), weather, label, kinds)
         self.refused: set[tuple[str, str]] = set()
         """Jobs that another webhook lets nobody of ours write."""
         self.ensembles = EnsembleLoad(self.cluster, Random(self.seed), orphans=weather.leaves_orphans)
@@ -175,7 +156,7 @@ class World:
 
     async def _run(self, jobs: int, busy_seconds: float, settle_seconds: float, upto: int | None) -> None:
         await self.cluster.start()
-        await self.load.prepare(self.weather.nodes)
+        await self.load.prepare()
         if self.weather.adopted:
             await self.load.run_before(*(orphans.old_jobs(self.seed) if self.weather.orphaned else (["Job"] * 3,)))
             # Half of the jobs ask for no queue where namespaces are gated.
