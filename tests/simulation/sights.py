@@ -79,7 +79,7 @@ SHOWN: Final = {
     "crashing with two flavors on few nodes": {"on fast": 10, "on slow": 8, "on another flavor than before": 1},
     "calm with elastic jobs": {"started with fewer": 1, "scaled": 5},
     "rough with elastic jobs": {"started with fewer": 1, "scaled": 5},
-    "crashing with elastic jobs that stop slowly on few nodes": {"started with fewer": 1, "scaled": 5},
+    "crashing with elastic jobs that stop slowly on few nodes": {"started with fewer": 1, "scaled": 1},
     "calm with pods lent": {"lent pod adopted": 5, "lent ended": 5},
     "rough with pods lent": {"lent pod adopted": 5, "lent ended": 5},
     "calm with a ledger edited": {"annotated": 3, "added": 3, "changed": 3, "removed": 3},
