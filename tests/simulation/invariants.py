@@ -213,7 +213,9 @@ class Invariants:
                     self._ended.add(event.current.uid)
                 if kind == "Job":
                     spec = event.current.object["spec"]
-                    self._work[event.current.uid] = spec.get("completions") or spec["parallelism"]
+                    if not spec.get("suspend"):
+                        # As one that started with fewer pods is stopped, it gets the others back: they do not run.
+                        self._work[event.current.uid] = spec.get("completions") or spec["parallelism"]
                     status = event.current.object.get("status") or {}
                     failed = len(parse_indexes(status.get("failedIndexes")))
                     self._done[event.current.uid] = status.get("succeeded", 0) + failed
