@@ -47,7 +47,8 @@ def elsewhere(pod: Mapping[str, Any], entries: Mapping[str, Reservation]) -> str
     labels, node = pod["metadata"].get("labels") or {}, pod["spec"].get("nodeName")
     entry = entries.get(labels.get(names.GANG_LABEL, ""))
     pod_set = None if entry is None else entry.pod_set(labels.get(names.POD_SET_LABEL, ""))
-    if not node or pod_set is None:
+    if not node or pod_set is None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        # What has ended may have run before its gang was stopped and started on the other.
         return ""
     on, charged = labels_of(int(node.removeprefix("node-")))[POOL], pod_set.flavors.get(GPU)
     return "" if on == charged else f"pod {pod['metadata']['name']} of {entry} is charged {charged} and runs on {on}"

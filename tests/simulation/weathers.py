@@ -88,6 +88,7 @@ PAST_FAILURES = (
     ("rough with orphans that name queues and namespaces ungated", 1130911),
     ("rough with two flavors and elastic jobs", 2868898085),
     ("rough with quotas made narrower and wider", 2868898086),
+    ("rough with two flavors and elastic jobs", 59265807),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -128,8 +129,9 @@ was deleted while a pod of it was replaced and the ledger written, Jobs that
 overdrew the queue that they named by losing the JobSet that was in none, pods
 of an old Job that were orphaned a second before who read them saw it go, an
 owner who gave up lifting a hold while a restore kept it from the leader,
-orphans that were adopted beside the gang which still held their room, and a
-check that took the pods which a Job gets back as it is stopped for running."""
+orphans that were adopted beside the gang which still held their room, a check
+that took the pods which a Job gets back as it is stopped for running, and one
+that asked of ended pods where their gang runs by now."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 SLOW = replace(ROUGH, request_delay_seconds=0.7)
