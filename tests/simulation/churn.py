@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from tests.simulation.queues import COHORT, NAMESPACES, NOMINAL_GPUS, QUEUES
+from tests.simulation.queues import COHORT, NAMESPACES, NOMINAL_GPUS, QUEUES, USUAL
 from tests.simulation.trees import Trees
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -18,7 +18,6 @@ from webhook.laboratory.simulated.cluster import SimulatedCluster
 GROUP: Final = "/apis/kueue.x-k8s.io/v1beta2"
 ABOVE: Final = "above"
 """A cohort that others are below for a while."""
-USUAL: Final = Trees({name: (NOMINAL_GPUS[name], COHORT[name]) for name in QUEUES})
 
 
 class PolicyChurn:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from tests.simulation.gpu_pods import GPU
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.core.notation.amounts import FlavorResource
 
-GPU: Final = "nvidia.com/gpu"
 NAMES: Final = ("fast", "slow")
 POOL: Final = "example.com/pool"
 NOMINAL_GPUS: Final = {"red": (2, 2), "blue": (2, 2), "alone": (3, 0)}
@@ -21,11 +21,10 @@ def labels_of(node: int) -> dict[str, str]:
     return {POOL: NAMES[node % 2]}
 
 
-def documents(version: str) -> Iterable[dict[str, Any]]:
-    """Yield the flavors."""
+def documents(alone: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Yield the flavors, in place of the one that would be there ``alone``."""
     for name in NAMES:
-        spec = {"nodeLabels": {POOL: name}}
-        yield {"apiVersion": version, "kind": "ResourceFlavor", "metadata": {"name": name}, "spec": spec}
+        yield {**alone, "metadata": {"name": name}, "spec": alone.get("spec", {}) | {"nodeLabels": {POOL: name}}}
 
 
 def overdrawn(held: Iterable[tuple[Reservation, Mapping[FlavorResource, int]]]) -> str:

@@ -9,9 +9,8 @@ from zlib import crc32
 
 import orjson
 
-from tests.simulation import flavors, quota_tree
+from tests.simulation import flavors, queues
 from tests.simulation.bugs import Bugs
-from tests.simulation.churn import USUAL
 from tests.simulation.claims import Claims
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.gpu_pods import GPU, GpuPods
@@ -19,7 +18,7 @@ from tests.simulation.hostile import PREFIX
 from tests.simulation.kept_nodes import large_to_come
 from tests.simulation.load import how_it_ended, stored_job
 from tests.simulation.mixed_ledger import PutBack, StoredLedger
-from tests.simulation.queues import CREDITS, CREDITS_A_GPU, HARD_PODS
+from tests.simulation.queues import COHORT, CREDITS, CREDITS_A_GPU, HARD_PODS
 from tests.simulation.racks import Racks, without_rack
 from tests.simulation.running import Running
 from tests.simulation.shapes import STORAGES, is_suspended
@@ -89,7 +88,7 @@ class Invariants:
         """Uid of a Job to the pods of it that have ended for good, as its status says."""
         self._ended: set[str] = set()
         """Uids of jobs that have ended."""
-        self._cohorts = {queue: cohort for queue, (_, cohort) in USUAL.queues.items()}
+        self._cohorts: dict[str, str | None] = dict(COHORT)
         """What each queue was below when it was seen last."""
 
         def storage(version: str, kind: str) -> Any:
@@ -192,9 +191,7 @@ class Invariants:
             if wrong := self._claims.wrong_in(self._ledger):
                 self._fail(wrong)
             self._no_queue_oversubscribed(before)
-            if self._weather.two_flavors and (wrong := flavors.overdrawn(self._charged())):
-                self._fail(wrong)
-            if self._weather.quota_tree and (wrong := quota_tree.overdrawn(self._charged())):
+            if wrong := queues.overdrawn(self._weather, self._charged()):
                 self._fail(wrong)
             self._rebuilt_is_as_it_was()
         elif event.storage == self._pods:
@@ -255,7 +252,7 @@ class Invariants:
 
     def _no_queue_oversubscribed(self, before: Ledger) -> None:
         if self.recent is None:
-            self._fits([quota_tree.USUAL if self._weather.quota_tree else USUAL], self._ledger.entries)
+            self._fits([queues.trees_in(self._weather)], self._ledger.entries)
             return
         # Under a new policy what runs may be too much; nothing is to be admitted on top of that.
         new = {uid: entry for uid, entry in self._ledger.entries.items() if uid not in before.entries}
@@ -310,7 +307,12 @@ class Invariants:
                 if each is not None and counted:
                     held.append((reservation, amount // each))
                     scattered += min(amount // each, large_to_come(reservation, bound[reservation.uid]))
-        scattered += 1000 * without_rack(self._weather.nodes, self._gang_pods(), self._ledger.entries.values())
+        scattered += 1000 * without_rack(
+            self._weather.nodes,
+            self._gang_pods(),
+            self._ledger.entries.values(),
+            two_flavors=self._weather.two_flavors,
+        )
         if sum(amount for _, amount in held) - scattered > sum(self._weather.nodes) * 1000:
             # Of pods that ask one each and may go anywhere the sum tells whether all fit.
             return f"the nodes have {sum(self._weather.nodes)} GPUs, more are reserved: {self._all_held()}"

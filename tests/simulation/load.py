@@ -74,9 +74,9 @@ class Load:
     async def prepare(self) -> None:
         """Create nodes, namespaces, queues and quotas."""
         for number, gpus in enumerate(self._weather.nodes):
-            labels = racks.labels_of(number) if self._weather.racked else None
+            labels = racks.labels_of(number) if self._weather.racked else {}
             if self._weather.two_flavors:
-                labels = flavors.labels_of(number)
+                labels |= flavors.labels_of(number)
             await self._cluster.add_node(f"node-{number}", labels=labels, gpu=str(gpus), **PLENTY)
         for document in namespaces():
             await self._cluster.create(document)

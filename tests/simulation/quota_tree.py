@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from tests.simulation.gpu_pods import GPU
 from tests.simulation.trees import Trees
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation.amounts import FlavorResource
 
-GPU: Final = "nvidia.com/gpu"
 GPUS: Final = 6
 LEAVES: Final = {"team-a": (2, 5), "team-b": (3, 6)}
 """Namespace, of which the leaf has the name, to its least and its most GPUs."""

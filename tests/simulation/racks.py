@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any, Final
 
+from tests.simulation import flavors
+from tests.simulation.gpu_pods import GPU
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.laboratory.simulated.objects.store import Event
@@ -18,6 +20,8 @@ TOPOLOGY: Final = {
     "spec": {"levels": [{"nodeLabel": RACK}, {"nodeLabel": names.HOSTNAME}]},
 }
 PODS: Final = ("", "pods")
+Room = tuple[str, str]
+"""A rack, and the flavor of nodes in it; nothing where there is one flavor."""
 
 
 def labels_of(node: int) -> dict[str, str]:
@@ -25,8 +29,8 @@ def labels_of(node: int) -> dict[str, str]:
     return {**POOL, RACK: f"r{node // 2}"}
 
 
-def _rack_of(node: str) -> str:
-    return labels_of(int(node.removeprefix("node-")))[RACK]
+def _number(node: str) -> int:
+    return int(node.removeprefix("node-"))
 
 
 def asked(rng: Random, pods: int) -> dict[str, str]:
@@ -36,21 +40,28 @@ def asked(rng: Random, pods: int) -> dict[str, str]:
     return rng.choice((*kinds, slices, kinds[0] | slices))
 
 
-def without_rack(nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservations: Iterable[Reservation]) -> int:
+def without_rack(
+    nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservations: Iterable[Reservation], *, two_flavors: bool
+) -> int:
     """Return how many pods are to come that have to be in one rack, and find no room there: others landed in it whose
-    room was kept elsewhere, and that is others' by then. ``nodes`` are their GPUs, of which each pod takes one.
+    room was kept elsewhere, and that is others' by then. ``nodes`` are their GPUs, of which each pod takes one. Where
+    there are ``two_flavors``, a rack has nodes of both, and a pod finds room on those of its own.
 
     For a gang that is being stopped nobody who may go elsewhere gives up a place that it was given in that rack. Nor
     does a gang that is being stopped, for anybody: what it holds there is free as soon as it has stopped.
     """
-    left, bound, there = Counter[str](), Counter[tuple[str, str]](), Counter[tuple[str, str, str]]()
-    to_come, stopping, anywhere, goes_soon = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+
+    def of_node(number: int) -> Room:
+        return labels_of(number)[RACK], flavors.labels_of(number)[flavors.POOL] if two_flavors else ""
+
+    left, bound, there = Counter[Room](), Counter[tuple[str, str]](), Counter[tuple[str, str, str]]()
+    to_come, stopping, anywhere, goes_soon = Counter[Room](), Counter[Room](), Counter[Room](), Counter[Room]()
     for number, gpus in enumerate(nodes):
-        left[labels_of(number)[RACK]] += gpus
+        left[of_node(number)] += gpus
     for pod in pods:
         labels, node = pod["metadata"]["labels"], pod["spec"].get("nodeName")
         if node:
-            left[_rack_of(node)] -= 1
+            left[of_node(_number(node))] -= 1
             whose = labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")
             bound[whose] += 1
             there[*whose, node] += 1
@@ -60,22 +71,23 @@ def without_rack(nodes: Sequence[int], pods: Iterable[dict[str, Any]], reservati
             if RACK not in pod_set.domain:
                 for node, count in pod_set.places.items():
                     here = min(missing, max(0, count - there[reservation.uid, pod_set.name, node]))
-                    anywhere[_rack_of(node)] += here
-                    goes_soon[_rack_of(node)] += 0 if reservation.stopping is None else here
+                    anywhere[of_node(_number(node))] += here
+                    goes_soon[of_node(_number(node))] += 0 if reservation.stopping is None else here
                     missing -= here
                 continue
-            to_come[pod_set.domain[RACK]] += missing
+            room = pod_set.domain[RACK], pod_set.flavors.get(GPU, "") if two_flavors else ""
+            to_come[room] += missing
             if reservation.stopping is not None:
-                stopping[pod_set.domain[RACK]] += missing
-    lacking = {rack: count - max(0, left[rack]) for rack, count in to_come.items()}
+                stopping[room] += missing
+    lacking = {room: count - max(0, left[room]) for room, count in to_come.items()}
     return sum(
         max(
             lacks,
-            min(stopping[rack], lacks + anywhere[rack]),
-            min(to_come[rack], lacks + goes_soon[rack]),
+            min(stopping[room], lacks + anywhere[room]),
+            min(to_come[room], lacks + goes_soon[room]),
             0,
         )
-        for rack, lacks in lacking.items()
+        for room, lacks in lacking.items()
     )
 
 
@@ -97,7 +109,7 @@ class Racks:
         self._seen.get(key, {}).pop(event.current.uid, None)
         ended = event.type == "DELETED" or pod["status"].get("phase") in ("Succeeded", "Failed")
         if node and not ended and names.REQUIRED_TOPOLOGY in (metadata.get("annotations") or {}):
-            self._seen.setdefault(key, {})[event.current.uid] = _rack_of(node)
+            self._seen.setdefault(key, {})[event.current.uid] = labels_of(_number(node))[RACK]
 
     def torn(self) -> str:
         """Return which pod set is in two racks, if any is; otherwise nothing."""

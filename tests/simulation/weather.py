@@ -104,6 +104,10 @@ class Weather:
     """How often a ResourceQuota is made narrower or wider."""
     quota_tree: bool = False
     """An ElasticQuotaTree is the policy, not Kueue's queues."""
+    limits: bool = False
+    """Queues lend and borrow within limits."""
+    fair: bool = False
+    """Their shares are to be fair, by weights."""
     two_flavors: bool = False
     """Queues have two flavors, each of nodes of its own."""
     priorities: bool = False

@@ -134,6 +134,8 @@ that took the pods which a Job gets back as it is stopped for running, and one
 that asked of ended pods where their gang runs by now."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
+TWO_RACKS = (3, 3, 2, 1)
+"""Of two flavors each has a node in each."""
 SLOW = replace(ROUGH, request_delay_seconds=0.7)
 """Writes of pages outlast what is left until the lease is renewed: then that is a write of its own."""
 WEATHERS = {
@@ -220,6 +222,17 @@ WEATHERS = {
     "calm with quotas made narrower and wider": (replace(CALM_WEATHER, fences=12), 3),
     "rough with quotas made narrower and wider": (Weather(fences=12, pod_groups=2, ensembles=2, elastic=0.3), 5),
     "crashing with quotas made narrower and wider": (Weather(crash=0.05, fences=12, stop_seconds=10), 5),
+    "calm with limits to lending": (replace(CALM_WEATHER, limits=True, priorities=True), 3),
+    "rough with limits to lending": (Weather(limits=True, priorities=True, pod_groups=2, ensembles=1), 5),
+    "rough with limits to lending and elastic jobs": (Weather(limits=True, elastic=0.8, long=0.3, stop_seconds=10), 4),
+    "crashing with limits to lending on few nodes": (Weather(crash=0.05, limits=True, nodes=FEW_NODES), 4),
+    "calm with fair shares": (replace(CALM_WEATHER, limits=True, fair=True, priorities=True), 3),
+    "rough with fair shares": (Weather(limits=True, fair=True, priorities=True, pod_groups=2), 5),
+    "crashing with fair shares and pods that stop slowly": (
+        Weather(crash=0.05, limits=True, fair=True, stop_seconds=20, elastic=0.3),
+        4,
+    ),
+    "rough with fair shares and a ledger lost": (Weather(limits=True, fair=True, ledger_lost=4, page_bytes=300), 4),
     "calm with two flavors": (replace(CALM_WEATHER, two_flavors=True), 3),
     "rough with two flavors": (Weather(two_flavors=True, priorities=True), 7),
     "crashing with two flavors on few nodes": (
@@ -228,6 +241,15 @@ WEATHERS = {
     ),
     "rough with two flavors and a ledger lost": (Weather(two_flavors=True, ledger_lost=4, page_bytes=300), 5),
     "rough with two flavors and elastic jobs": (Weather(two_flavors=True, elastic=0.8, priorities=True), 5),
+    "calm with two flavors in racks": (replace(CALM_WEATHER, two_flavors=True, racked=0.5, nodes=TWO_RACKS), 3),
+    "rough with two flavors in racks": (
+        Weather(two_flavors=True, racked=0.5, nodes=TWO_RACKS, priorities=True),
+        5,
+    ),
+    "crashing with two flavors in racks and pods that stop slowly": (
+        Weather(crash=0.05, two_flavors=True, racked=0.7, nodes=TWO_RACKS, stop_seconds=20, elastic=0.3),
+        4,
+    ),
     "calm with elastic jobs": (replace(CALM_WEATHER, elastic=0.9), 3),
     "rough with elastic jobs": (Weather(elastic=0.9, long=0.3), 5),
     "crashing with elastic jobs that stop slowly on few nodes": (

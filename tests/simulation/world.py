@@ -17,24 +17,24 @@ from tests.simulation.backups import CONFIG_MAPS, ledger_pages
 from tests.simulation.bugs import Bugs
 from tests.simulation.churn import PolicyChurn
 from tests.simulation.ensembles import EnsembleLoad
-from tests.simulation.gpu_pods import GPU
 from tests.simulation.groups import GroupLoad
 from tests.simulation.hostile import HostileTenants
 from tests.simulation.invariants import Invariants
 from tests.simulation.kept_nodes import KeptNodes
 from tests.simulation.lent_pods import LentPods
-from tests.simulation.load import MESH, MESH_RESOURCE, OLD, Load
+from tests.simulation.load import MESH, OLD, Load
 from tests.simulation.neighbours import Neighbours
 from tests.simulation.node_churn import NodeChurn
 from tests.simulation.owners import Owners
 from tests.simulation.processes import Deaths, PeerlessForwarder, Replica
-from tests.simulation.queues import CREDITS, CREDITS_A_GPU, NOMINAL_GPUS
+from tests.simulation.queues import NOMINAL_GPUS
 from tests.simulation.read_once import read_once
 from tests.simulation.reviews import ACCOUNT
 from tests.simulation.run_times import RunTimes
 from tests.simulation.running import Running
 from tests.simulation.scale import scaled
 from tests.simulation.served import cluster_in
+from tests.simulation.settings import MESH_ASKS, config_in
 from tests.simulation.shapes import KINDS
 from tests.simulation.shut_kinds import KINDS as SHUT_KINDS
 from tests.simulation.shut_kinds import ShutKinds
@@ -42,14 +42,11 @@ from tests.simulation.weather import Weather
 from webhook.assembly import reconciler as reconciler_parts
 from webhook.assembly import webhook as webhook_parts
 from webhook.clock import ApiServersClock, Clock, LoopClock
-from webhook.config import Config
 from webhook.controllers.ledger.errors import SetBack
 from webhook.core.notation.names import LEDGER_NAME
 from webhook.errors import ApiError
-from webhook.jobs.pricing.injections import AddedContainer
 from webhook.kube.api import MERGE_PATCH
 from webhook.kube.list_watch import IDLE_SECONDS
-from webhook.kueue_settings import Resources
 from webhook.laboratory.simulated.api import SimulatedApi, WritePoint
 from webhook.laboratory.simulated.faults import CALM, FaultPlan
 from webhook.laboratory.simulated.requests.identity import User
@@ -71,14 +68,6 @@ class World:
 
     seed: int
     weather: Weather = field(default_factory=Weather)
-    config: Config = field(
-        default_factory=lambda: Config(
-            start={"timeout_seconds": 30, "recovery_seconds": 30, "backoff_seconds": 5, "backoff_max_seconds": 20},
-            audit_seconds=60,
-            missing_kind_retry_seconds=600,
-            events_per_second=0,
-        )
-    )
 
     edited: Counter[str] = field(default_factory=Counter, init=False)
     """What people did to objects of the ledger, and how often."""
@@ -114,19 +103,10 @@ class World:
         self.node_churn = NodeChurn(self.cluster, Random(self.seed))
         if self.weather.churn:
             self.invariants.recent = self.churn.recent
-        if self.weather.in_credits:
-            transformation = {"input": GPU, "strategy": "Replace", "outputs": {CREDITS: str(CREDITS_A_GPU)}}
-            resources = Resources.model_validate({"transformations": [transformation]})
-            self.config = self.config.model_copy(update={"resources": resources})
+        self.config = config_in(weather)
         if self.weather.meshed:
-            asks = {"requests": {MESH_RESOURCE: "1"}, "limits": {MESH_RESOURCE: "1"}}
-            self.cluster.server.injected[MESH] = {"name": MESH, "image": "mesh", "resources": asks}
-            added = AddedContainer.model_validate({"name": MESH, **asks, "podLabels": {MESH: "true"}})
-            self.config = self.config.model_copy(update={"added_containers": (added,)})
-        self.neighbours: Neighbours | None = None
-        if self.weather.hidden:
-            self.neighbours = Neighbours(self.cluster)
-            self.config = self.config.model_copy(update={"hide_neighbours": True, "events_per_second": 20.0})
+            self.cluster.server.injected[MESH] = {"name": MESH, "image": "mesh", "resources": MESH_ASKS}
+        self.neighbours = Neighbours(self.cluster) if self.weather.hidden else None
         self.deaths = Deaths(self.seed, self.weather.deaths_told, self.weather.deaths_imagined)
         self.replicas: dict[str, Replica] = {}
         self.handlers: dict[str, ReviewHandler] = {}
