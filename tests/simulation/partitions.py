@@ -16,6 +16,8 @@ async def cut_off(world: "World", busy_seconds: float) -> None:
     chance = Random(world.seed)
     for _ in range(world.weather.cut_off):
         await asyncio.sleep(chance.uniform(0, 2 * busy_seconds / world.weather.cut_off))
-        replica = world.replicas[chance.choice(sorted(world.replicas))]
+        name = chance.choice(sorted(world.replicas))
+        replica, parts = world.replicas[name], world.parts.get(name)
         replica.api.freeze()
+        world.cut_off["webhook" if parts is None else "leader" if parts.reconciler.leading else "standby"] += 1
         asyncio.get_running_loop().call_later(chance.uniform(*SECONDS), replica.api.thaw)

@@ -6,10 +6,12 @@ from typing import Any, Final
 from tests.simulation import shapes
 from tests.simulation.gating import moment_of
 from tests.simulation.lent_pods import PREFIX as LENT
+from tests.simulation.limits import LIMITS
 from tests.simulation.load import MESH
 from tests.simulation.shapes import is_suspended
 from tests.simulation.shut_kinds import MOMENTS
 from tests.simulation.world import World
+from webhook.clock import LoopClock
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
 from webhook.jobs.plain_pods.groups import POD_GROUP
@@ -17,6 +19,8 @@ from webhook.kube.election import leader_of, readable_seconds
 from webhook.laboratory.simulated.controllers.indexes import parse_indexes
 from webhook.laboratory.simulated.objects.store import Event
 
+SLOW_SECONDS: Final = 10
+"""No pod takes that long to stop where it is not slow."""
 KINDS: Final = ("Job", "JobSet", "PyTorchJob")
 CHANGES: Final = ("label", "move", "own", "hand_over", "resize", "ask_more", "suspend", "annotate")
 """What hostile tenants do to their jobs: labels, queues, owners, managedBy, sizes, templates and the like."""
@@ -34,6 +38,7 @@ UNGATED: Final = {
     "LocalQueue deleted un-gated": 1,
 }
 """Plain pods run, gangs start or are being stopped while somebody un-gates, and LocalQueues are missing then."""
+BORROWING: Final = {f"{queue} borrows": 1 for queue in LIMITS} | {"stopped for Preempted": 1}
 SEEDS: Final = (1, 2, 3, 4, 5)
 """Stories that are told while it is counted, and not a second time."""
 SHOWN: Final = {
@@ -73,6 +78,19 @@ SHOWN: Final = {
     "rough with indexes that fail": {"index failed": 5, "JobSet restarted": 5},
     "calm with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
     "rough with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
+    "calm with pods that stop slowly": {"pod stopped slowly": 1},
+    "crashing with pods that stop slowly on few nodes": {"pod stopped slowly": 1},
+    "calm with work queues": {"started without completions": 1},
+    "rough with work queues": {"started without completions": 1, "stopped without completions": 1},
+    "calm with quotas made narrower and wider": {"quota changed": 1, "quota below its use": 1},
+    "rough with quotas made narrower and wider": {"quota changed": 1, "quota below its use": 1},
+    "calm with processes cut off": {"leader cut off": 1, "standby cut off": 1, "webhook cut off": 1},
+    "rough with processes cut off": {"leader cut off": 1, "standby cut off": 1, "webhook cut off": 1},
+    "calm with limits to lending": BORROWING,
+    "rough with limits to lending": BORROWING,
+    "calm with fair shares": BORROWING,
+    "rough with fair shares": BORROWING,
+    "calm with two flavors in racks": {"on fast": 1, "on slow": 1},
     "rough with a quota tree": {"stopped for Preempted": 1},
     "calm with priorities": {"stopped for Preempted": 5},
     "rough with two flavors": {"on fast": 10, "on slow": 8, "on another flavor than before": 1},
@@ -96,8 +114,11 @@ class Sights:
     def __init__(self, world: World) -> None:
         self.seen = Counter[str]()
         self._world = world
+        self._deleted: dict[str, float] = {}
+        """By uid of a pod: since when it is being stopped."""
         self._gated: dict[str, bool] = {}
         self._adopted: set[str] = set()
+        self._borrows: set[str] = set()
         self._entries: dict[str, tuple[str, str | None, float]] = {}
         """By uid of a gang: its flavor, why it is being stopped, and since when it runs."""
         world.cluster.server.store.subscribe(self._stored)
@@ -108,6 +129,7 @@ class Sights:
         self.seen["rebuilt with a charge"] = sum(any(each.charge for each in entry.pod_sets) for entry in rebuilt)
         self.seen.update({f"failed in {what}": times for what, times in self._world.bugs.met.items()})
         self.seen.update(self._world.edited)
+        self.seen.update({f"{who} cut off": times for who, times in self._world.cut_off.items()})
         self.seen["held"] = len(self._world.owners.held)
         self.seen.update(self._world.hostile.did)
         self.seen.update(self._world.lent.did)
@@ -120,6 +142,8 @@ class Sights:
     def _stored(self, event: Event) -> None:
         item, metadata = event.current.object, event.current.object["metadata"]
         labels = metadata.get("labels") or {}
+        if item.get("kind") == "Pod":
+            self._stops(event)
         match item.get("kind"):
             case "Pod" if event.type == "ADDED" and names.GANG_LABEL in labels:
                 containers = item["spec"].get("initContainers") or ()
@@ -127,6 +151,12 @@ class Sights:
             case "Pod" if event.previous is not None and metadata["name"].startswith(LENT):
                 owned = [each["metadata"].get("ownerReferences") for each in (event.previous.object, item)]
                 self.seen["lent pod adopted"] += owned[0] is None and owned[1] is not None
+            case "ResourceQuota" if event.previous is not None:
+                hard, had = (each["spec"]["hard"] for each in (item, event.previous.object))
+                used = (item.get("status") or {}).get("used") or {}
+                below = any(int(used.get(key, 0)) > int(amount) for key, amount in hard.items())
+                self.seen["quota changed"] += hard != had
+                self.seen["quota below its use"] += hard != had and below
             case "Namespace":
                 gated, before = names.GATED_NAMESPACE in labels, self._gated.get(metadata["name"])
                 if before and not gated:
@@ -139,12 +169,20 @@ class Sights:
                 self._adopted |= {uid for uid, entry in entries if entry.adopted}
                 for uid, entry in entries:
                     self._reserved(uid, entry)
+                if self._world.weather.limits:
+                    self._borrowing()
                 self._lease(event)
             case "ClusterQueue" if event.type == "DELETED":
                 entries = self._world.invariants.ledger.entries.items()
                 self.seen["queue deleted in use"] += any(entry.queue == metadata["name"] for _, entry in entries)
             case kind if kind in KINDS and event.previous is not None:
                 self._job(kind, event.previous.object, item)
+
+    def _stops(self, event: Event) -> None:
+        now, uid = LoopClock().now(), event.current.uid
+        if "deletionTimestamp" in event.current.object["metadata"]:
+            since = self._deleted.setdefault(uid, now)
+            self.seen["pod stopped slowly"] += event.type == "DELETED" and now - since > SLOW_SECONDS
 
     def _reserved(self, uid: str, entry: Reservation) -> None:
         """Take note of each state of an entry once: on which flavor it is, whether that changed, and why it stops."""
@@ -156,6 +194,15 @@ class Sights:
             self.seen[f"stopped for {entry.stopping}"] += entry.stopping is not None
             self.seen[f"on {on}"] += entry.stopping is None
             self.seen["on another flavor than before"] += before[0] not in ("", on)
+
+    def _borrowing(self) -> None:
+        """Take note of who begins to hold more than is its own."""
+        used = Counter[str]()
+        for entry in self._world.invariants.ledger.entries.values():
+            used[entry.queue or ""] += sum(entry.counts.values())
+        borrows = {queue for queue, each in LIMITS.items() if used[queue] > each.nominal}
+        self.seen.update(f"{queue} borrows" for queue in borrows - self._borrows)
+        self._borrows = borrows
 
     def _lease(self, event: Event) -> None:
         before = None if event.previous is None else leader_of(event.previous.object)
@@ -186,6 +233,7 @@ class Sights:
             return
         act, router = "started" if was else "stopped", self._world.cluster.router
         labels = metadata.get("labels") or {}
+        self.seen[f"{act} without completions"] += kind == "Job" and "completions" not in item["spec"]
         self.seen[f"{act} of a CronJob"] += controllers == ["CronJob"]
         self.seen[f"{act} adopted"] += metadata["uid"] in self._adopted
         self.seen[f"{act} beside an unread kind"] += bool(router.unlistable or router.shut)

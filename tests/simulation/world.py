@@ -73,6 +73,8 @@ class World:
     """What people did to objects of the ledger, and how often."""
     put_back: Counter[tuple[bool, bool]] = field(default_factory=Counter, init=False)
     """How often an old copy was: of a page, or the index; and while somebody led, or nobody."""
+    cut_off: Counter[str] = field(default_factory=Counter, init=False)
+    """How often the leader, its standby or a webhook was cut off from the API server."""
     orphaned: Counter[tuple[str, bool]] = field(default_factory=Counter, init=False)
     """How often something was deleted from above what ran of it, by kind; and while we looked, or nobody."""
 
