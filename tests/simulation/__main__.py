@@ -1,4 +1,4 @@
-"""``make sim-long``: new seeds in every weather on all cores, until so many stored writes have been checked.
+"""``make sim-long``: new seeds in every weather and in any two at once, on all cores, until enough writes were checked.
 
 What fails is run again with less and less in it, and the shortest story that still fails is printed with the command
 that replays it. Ends with 1 if anything failed.
@@ -11,7 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count
+from random import Random
 
+from tests.simulation.mixtures import AND, pairs
 from tests.simulation.shrink import JOBS, Outcome, Story, shrunk, tell
 from tests.simulation.weathers import WEATHERS
 
@@ -24,9 +27,9 @@ def main() -> int:
     if args.seed is not None:
         return _replay(args)
     base = args.base if args.base is not None else int.from_bytes(os.urandom(4), "big")
-    names = [name for name in WEATHERS if args.weather in (None, name)]
-    print(f"seed base {base}, {len(names)} weathers, {args.processes} processes, until {args.steps} steps", flush=True)
-    return _run(_stories(names, base), args)
+    stories = _stories(base) if args.weather is None else (Story(args.weather, seed) for seed in count(base))
+    print(f"seed base {base}, {args.processes} processes, until {args.steps} steps", flush=True)
+    return _run(stories, args)
 
 
 def _arguments() -> argparse.Namespace:
@@ -35,19 +38,27 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long at the latest")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--base", type=int, help="first seed; otherwise any that was never run")
-    parser.add_argument("--weather", choices=sorted(WEATHERS), help="this weather alone")
+    parser.add_argument("--weather", type=_weather, help=f"this one alone, or two joined by '{AND}'")
     parser.add_argument("--seed", type=int, help="replay one story")
     parser.add_argument("--jobs", type=int, default=JOBS, help="end the story after so many jobs")
     parser.add_argument("--without", default="", help="leave this out of the weather, as fields separated by commas")
     return parser.parse_args()
 
 
-def _stories(names: list[str], base: int) -> Iterator[Story]:
-    seed = base
-    while True:
-        for name in names:
+def _stories(base: int) -> Iterator[Story]:
+    """Yield one of each weather, each followed by one of any two at once, and so on with the next seed."""
+    mixtures = pairs(Random(base))
+    for seed in count(base):
+        for name in WEATHERS:
             yield Story(name, seed)
-        seed += 1
+            yield Story(next(mixtures), seed)
+
+
+def _weather(name: str) -> str:
+    """Return a name if there is such a weather. Raises ValueError."""
+    if not WEATHERS.keys() >= {*name.split(AND)}:
+        raise ValueError(f"there is no {name}")
+    return name
 
 
 def _replay(args: argparse.Namespace) -> int:
@@ -73,8 +84,8 @@ def _run(stories: Iterator[Story], args: argparse.Namespace) -> int:
                 break
             for done in wait(under_way, return_when=FIRST_COMPLETED).done:
                 story, outcome = under_way.pop(done), done.result()
-                steps[story.weather] += outcome.steps
-                seeds[story.weather] += 1
+                steps[_shown(story)] += outcome.steps
+                seeds[_shown(story)] += 1
                 cpu_seconds += outcome.cpu_seconds
                 if outcome.failure:
                     failed.append(story)
@@ -98,9 +109,13 @@ def _progress(steps: Counter[str], seeds: Counter[str], cpu_seconds: float, seco
 
 
 def _by_weather(steps: Counter[str], seeds: Counter[str], failed: list[Story]) -> None:
-    violations = Counter(story.weather for story in failed)
+    violations = Counter(_shown(story) for story in failed)
     for name in steps:
         print(f"  {name:42} {seeds[name]:6} seeds {steps[name]:9} steps {violations[name]:4} violations")
+
+
+def _shown(story: Story) -> str:
+    return "two at once" if AND in story.weather else story.weather
 
 
 if __name__ == "__main__":

@@ -41,12 +41,16 @@ def overdrawn(held: Iterable[tuple[Reservation, Mapping[FlavorResource, int]]]) 
     return f"{over} is reserved of {dict(room)}" if over else ""
 
 
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
 def elsewhere(pod: Mapping[str, Any], entries: Mapping[str, Reservation]) -> str:
     """Return that a pod of a gang is on a node of another flavor than it is charged for, empty when it is not."""
     labels, node = pod["metadata"].get("labels") or {}, pod["spec"].get("nodeName")
     entry = entries.get(labels.get(names.GANG_LABEL, ""))
     pod_set = None if entry is None else entry.pod_set(labels.get(names.POD_SET_LABEL, ""))
-    if not node or pod_set is None or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if not node or entry is None or pod_set is None or not entry.queue or _has_ended(pod):
         # What has ended may have run before its gang was stopped and started on the other.
         return ""
     on, charged = labels_of(int(node.removeprefix("node-")))[POOL], pod_set.flavors.get(GPU)

@@ -264,7 +264,7 @@ class Invariants:
         lost = self._lost
         if lost is None or self._ledger.epoch == 0:
             return
-        self._lost = None
+        self._lost, live = None, self._gangs_alive()
         for storage, kind in self._jobs.items():
             for stored in self._server.store.items(storage):
                 job, before = stored.copy(), lost.entries.get(stored.uid)
@@ -275,6 +275,7 @@ class Invariants:
                     or before is None
                     or noted is None
                     or not noted.is_of(before)
+                    or ("deletionTimestamp" in job["metadata"] and stored.uid not in live)
                 ):
                     continue
                 self.rebuilt.append(before)
@@ -321,7 +322,7 @@ class Invariants:
 
     def _charged(self) -> Iterator[tuple[Reservation, Mapping[FlavorResource, int]]]:
         """Yield each gang that holds anything, and what it is charged."""
-        live = {pod["metadata"]["labels"][names.GANG_LABEL] for pod in self._gang_pods()}
+        live = self._gangs_alive()
         for reservation in self._ledger.entries.values():
             if reservation.uid not in self._ended or reservation.uid in live:
                 yield reservation, reservation.usage(self._given_back(reservation))
@@ -356,6 +357,9 @@ class Invariants:
     def _succeeded(self, each: Ensemble, kind: str, name: str) -> bool:
         stored = stored_job(self._cluster, kind, each.namespace, name)
         return name in each.succeeded or (stored is not None and how_it_ended(stored) not in (None, "Failed"))
+
+    def _gangs_alive(self) -> set[str]:
+        return {pod["metadata"]["labels"][names.GANG_LABEL] for pod in self._gang_pods()}
 
     def _gang_pods(self) -> list[dict[str, Any]]:
         return list(self._running.values())

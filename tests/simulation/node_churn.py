@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from tests.simulation.flavors import POOL
 from tests.simulation.load import template_of
 from webhook.errors import ApiError
 from webhook.kube.api import MERGE_PATCH
@@ -72,10 +73,11 @@ class NodeChurn:
                 await asyncio.sleep(lasts)
 
     async def _gone_for_a_while(self, name: str, lasts: float) -> None:
-        if len(list(self._cluster.server.store.items(NODES, ""))) == 1:
-            return  # Where there are none, nobody waits for nodes.
         found = orjson.loads(await self._api.request("GET", f"{PATH}/{name}"))
         found["metadata"] = {key: found["metadata"].get(key) for key in ("name", "labels")}
+        others = [each for each in self._cluster.server.store.items(NODES, "") if each.key[1] != name]
+        if not any(_pool(each.object) == _pool(found) for each in others):
+            return  # Where a flavor has none, nobody waits for its nodes.
         await self._api.request("DELETE", f"{PATH}/{name}")
         await asyncio.sleep(min(lasts, 1.0))
         for pod in list(self._cluster.server.store.items(("", "pods"))):
@@ -96,6 +98,11 @@ class NodeChurn:
         with suppress(ApiError, Refused):
             await self._cluster.create({"apiVersion": "v1", "kind": "Pod", **template})
         await asyncio.sleep(seconds)
+
+
+def _pool(node: Any) -> str | None:
+    label: str | None = (node["metadata"].get("labels") or {}).get(POOL)
+    return label
 
 
 def ready(is_ready: bool) -> Any:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import structlog
 
 from tests import virtual_loop
+from tests.simulation.mixtures import weather_of
 from tests.simulation.weather import Weather
-from tests.simulation.weathers import WEATHERS
 from tests.simulation.world import World
 
 JOBS: Final = 12
@@ -77,7 +77,7 @@ class Story:
 
     def sky(self) -> Weather:
         """Return the weather without what is left out."""
-        return replace(WEATHERS[self.weather][0], **{name: LESS[name] for name in self.without})
+        return replace(weather_of(self.weather), **{name: LESS[name] for name in self.without})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,21 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import count, islice
+from random import Random
 
 import pytest
 
 from tests.simulation import world
+from tests.simulation.mixtures import pairs, weather_of
 from tests.simulation.shrink import Story, tell
 from tests.simulation.sights import SEEDS, SHOWN
 from tests.simulation.weather import Weather
 from tests.simulation.weathers import PAST_FAILURES, WEATHERS
 from tests.simulation.world import simulate
 
+MIXTURES = 60
+"""In so many stories there are two weathers at once."""
 STEPS_PER_SEED = 200
 """A run that stores fewer writes than this simulated nothing."""
 
@@ -30,7 +35,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             if alone is not None or name not in SHOWN or seed not in SEEDS
         ]
         if alone is None:
-            cases += [pytest.param(WEATHERS[name][0], seed, id=f"past {name} {seed}") for name, seed in PAST_FAILURES]
+            told = [*zip(islice(pairs(Random(1)), MIXTURES), count(1))]
+            cases += [pytest.param(weather_of(name), seed, id=f"{name} {seed}") for name, seed in told]
+            cases += [pytest.param(weather_of(name), seed, id=f"past {name} {seed}") for name, seed in PAST_FAILURES]
         metafunc.parametrize(("weather", "seed"), cases)
 
 

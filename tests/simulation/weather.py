@@ -144,6 +144,18 @@ class Weather:
     """
 
     @property
+    def all_in_queues(self) -> bool:
+        """Whether whatever asks for a GPU names a queue, and no queue has another quota for a while."""
+        freely = self.ungated, self.pod_groups, self.ensembles, self.hostile, self.node_churn, self.unlisted
+        return not (self.churn or any(freely))
+
+    @property
+    def punctual(self) -> bool:
+        """Whether nothing delays a stop."""
+        late = self.crash, self.freeze, self.cut_off, self.refused, self.bugs, self.unlisted, self.shut, self.restored
+        return self.rates is CALM and not any(late)
+
+    @property
     def leaves_orphans(self) -> bool:
         """Whether jobs are deleted as Kubernetes does it by default, so that a Job's pods run on."""
         return not (self.ledger_lost or self.edited or self.releases or self.set_back)

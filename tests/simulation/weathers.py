@@ -89,6 +89,8 @@ PAST_FAILURES = (
     ("rough with two flavors and elastic jobs", 2868898085),
     ("rough with quotas made narrower and wider", 2868898086),
     ("rough with two flavors and elastic jobs", 59265807),
+    ("rough with pods that start slowly + calm with two flavors in racks", 1917129546),
+    ("rough with pages put back + calm with hostile tenants of all kinds", 1696498667),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -130,8 +132,9 @@ overdrew the queue that they named by losing the JobSet that was in none, pods
 of an old Job that were orphaned a second before who read them saw it go, an
 owner who gave up lifting a hold while a restore kept it from the leader,
 orphans that were adopted beside the gang which still held their room, a check
-that took the pods which a Job gets back as it is stopped for running, and one
-that asked of ended pods where their gang runs by now."""
+that took the pods which a Job gets back as it is stopped for running, one
+that asked of ended pods where their gang runs by now, and others that asked for the flavor of a gang without a queue,
+and for the room of a JobSet that was deleted and had no pods left."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)

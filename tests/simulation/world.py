@@ -141,8 +141,7 @@ class World:
         await self.load.prepare()
         if self.weather.adopted:
             await self.load.run_before(*(orphans.old_jobs(self.seed) if self.weather.orphaned else (["Job"] * 3,)))
-            # Half of the jobs ask for no queue where namespaces are gated.
-            self.invariants.gpus_max = None if self.weather.ungated else sum(NOMINAL_GPUS.values())
+            self.invariants.gpus_max = sum(NOMINAL_GPUS.values()) if self.weather.all_in_queues else None
         if self.invariants.running is not None:
             self.invariants.running.take_stored(self.cluster.server.store)
         slow = reviews.slow(self.seed, self.weather.slow_on_pods_seconds)
@@ -216,7 +215,7 @@ class World:
         if self.weather.kept:
             await self.load.let_go()
         self.invariants.at_rest(self._unfinished(), self._reasons())
-        if self.weather.rates is CALM:
+        if self.weather.punctual:
             self.invariants.limits_were_kept(self.load.overran())
 
     def _unfinished(self) -> dict[tuple[str, str], str]:
