@@ -9,7 +9,8 @@ from tests.fuzz.costs import counted
 from tests.unit.jobs.records import waiting_job
 from webhook.cluster.by_name import ByName
 from webhook.cluster.lineage import Lineage
-from webhook.cluster.nodes.occupancy import Held, Occupancy
+from webhook.cluster.nodes.occupancy import Occupancy
+from webhook.cluster.nodes.settling import Held
 from webhook.cluster.view import View
 from webhook.core.ledger.record import Ledger, reserve
 from webhook.core.model.gang import Gang, PodPrice, PodSet

@@ -11,20 +11,20 @@ hold room on every node and never have a pod there.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from webhook.cluster.nodes.daemon_set import StoredDaemonSet
 from webhook.cluster.nodes.moves import on_nodes, others_to_come, strays, with_moves
 from webhook.cluster.nodes.node import StoredNode
+from webhook.cluster.nodes.settling import Held, Settling
 from webhook.core.ledger.record import Reservation
-from webhook.core.model.gang import Gang, PodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.model.policy import Flavor, HyperNode
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import PODS, Bound, NodeRecord
-from webhook.core.nodes.shape import Shape, shape_of
+from webhook.core.nodes.shape import Shape
 from webhook.core.nodes.tiers import Tiers
 from webhook.core.notation.amounts import Amounts
 from webhook.core.notation.quantity import MILLI
@@ -37,28 +37,6 @@ TRIALS: Final = 8
 WAYS_TRIED: Final = 32
 """Of one settling: how often it is looked for others that could make way, or for a place that one of them could take.
 Each may mean a look at all gangs or all nodes, and a lost node pool may leave thousands of shapes short."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """One gang's reservation, what it has given back, and what is known of its pods."""
-
-    reservation: Reservation
-    given_back: Mapping[str, int]
-    gang: Gang | None
-
-
-@dataclass(slots=True)
-class _Settling:
-    """One gang while its places are made to agree with what is read."""
-
-    held: Held
-    shapes: Mapping[str, Shape]
-    """By pod set; none where its pods are not told from others."""
-    missing: dict[str, int] = field(default_factory=dict)
-    """Pods still to come, by pod set."""
-    owed: dict[str, Counter[str]] = field(default_factory=dict)
-    """Nodes to pods that were to go there and do not fit, by pod set."""
 
 
 class Occupancy:
@@ -82,7 +60,7 @@ class Occupancy:
         self._expecting: dict[str, None] = {}
         """Nodes of which it is not known any more which pods of DaemonSets are to come."""
         self._unkept: set[str] = set()
-        """Uids of gangs that are being stopped and lack room: pods that were sent before may land."""
+        """Uids of other gangs that lack room: of those being stopped, too, pods that were sent before may land."""
         self.short: dict[str, int] = {}
         """Gangs to their pods still to come that fit no node any more, of sets with places or domain written down."""
         self._elsewhere: dict[str, Held] = {}
@@ -92,7 +70,8 @@ class Occupancy:
         self._no_way: set[Shape] = set()
         """Shapes that lack room, and nobody can make way for, as of this settling."""
         self._ways_left = 0
-        self._freed = False
+        self._freed = self._freed_since = False
+        """Something became free since it was last told, or since who lacks room was last looked at."""
         self._prices: dict[tuple[tuple[str, int], ...], Amounts] = {}
         """Equal requests are one object: there are as many as pods, and few that differ."""
 
@@ -196,6 +175,8 @@ class Occupancy:
         if bound == known:
             # Most changes of a pod are of what is nothing to its node.
             return
+        # One that was resized may ask for less.
+        self._freed |= known is not None
         if known is None and pod.owner_uid in self._daemons:
             self._served[pod.owner_uid, pod.node] += 1
             self._expecting[pod.node] = None
@@ -250,10 +231,14 @@ class Occupancy:
         return len(self._unsettled)
 
     def look_again(self) -> bool:
-        """Have those looked at again that lack room; return whether there are any."""
-        lacking = self.short.keys() | self._unkept
-        self._unsettled |= lacking
-        return bool(lacking)
+        """Have those looked at again that lack room, if they may be stopped for it or something became free; return
+        whether there are any.
+        """
+        self._unsettled |= self.short.keys()
+        if self._freed or self._freed_since:
+            self._unsettled |= self._unkept
+        self._freed_since = False
+        return bool(self.short or self._unkept)
 
     def unsettled(self, most: int | None = None) -> list[Reservation]:
         """Return the reservations of ``most`` gangs whose allotments may have to change, of all where that is None."""
@@ -269,8 +254,7 @@ class Occupancy:
         Return whether anything became free since the last time.
         """
         if not (self._unsettled or self._expecting or self._displaced):
-            freed, self._freed = self._freed, False
-            return freed
+            return self._take_freed()
         gone = self._unsettled - self._entries.keys()
         self._unsettled -= gone
         for uid in gone:
@@ -283,7 +267,7 @@ class Occupancy:
         for node in self._expecting:
             self._expect(node)
         self._expecting.clear()
-        begun = dict[str, _Settling]()
+        begun = dict[str, Settling]()
         for held in changed:
             begun[held.reservation.uid] = self._begin(held, flavors)
             self._unsettled.discard(held.reservation.uid)
@@ -294,10 +278,14 @@ class Occupancy:
         self._no_way, self._ways_left = set(), WAYS_TRIED
         for settling in begun.values():
             self._finish(settling)
+        return self._take_freed()
+
+    def _take_freed(self) -> bool:
         freed, self._freed = self._freed, False
+        self._freed_since |= freed
         return freed
 
-    def _begin(self, held: Held, flavors: Mapping[str, Flavor]) -> "_Settling":
+    def _begin(self, held: Held, flavors: Mapping[str, Flavor]) -> Settling:
         """Have a gang keep what it has, and what its entry and its pods say of where the others are to go."""
         entry = held.reservation
         uid, vacated = entry.uid, self._vacated.pop(entry.uid, [])
@@ -305,9 +293,9 @@ class Occupancy:
         self._unkept.discard(uid)
         if entry.adopted or entry.loose_pods:
             # The pods of those that are not marked are not told from others.
-            return _Settling(held, {})
+            return Settling(held, {})
         known, bound = self.capacity.allotments.get(uid), self.capacity.bound_of(uid)
-        settling = _Settling(held, {each.name: _shape(held, each.name, flavors) for each in entry.pod_sets})
+        settling = Settling(held, held.shapes(flavors))
         shapes = settling.shapes
         places = {name: Counter(on) for name, on in (known.places if known else {}).items() if name in shapes}
         for each in entry.pod_sets:
@@ -328,7 +316,7 @@ class Occupancy:
             settling.missing[name], settling.owed[name] = missing, owed
         return settling
 
-    def _finish(self, settling: "_Settling") -> None:
+    def _finish(self, settling: Settling) -> None:
         """Have what a gang lacks yet kept wherever there is room, once all have what was meant for them."""
         held, shapes = settling.held, settling.shapes
         uid, known = held.reservation.uid, self.capacity.allotments.get(held.reservation.uid)
@@ -343,10 +331,10 @@ class Occupancy:
             lacks = missing - own.total()
             if lacks and held.reservation.stopping is None and self._make_way(uid, name, shapes, places, lacks):
                 improvised, lacks = True, missing - own.total()
-            if lacks and held.reservation.stopping is not None:
-                self._unkept.add(uid)
-            elif lacks and (each.places or each.domain):
+            if lacks and held.reservation.stopping is None and (each.places or each.domain):
                 self.short[uid] = self.short.get(uid, 0) + lacks
+            elif lacks:
+                self._unkept.add(uid)
             # What becomes free where they were to go is theirs before anybody else's.
             owed = settling.owed[name].elements()
             own.update([node for node in owed if self._admits(node, shapes[name])][:lacks])
@@ -487,13 +475,3 @@ class Occupancy:
 
 def _to_come(daemon_set: str, node: str) -> str:
     return f"{daemon_set}/{node}"
-
-
-def _shape(held: Held, name: str, flavors: Mapping[str, Flavor]) -> Shape:
-    reserved = held.reservation.pod_set(name)
-    assert reserved is not None
-    sets = () if held.gang is None else held.gang.pod_sets
-    of_gang = next((each for each in sets if each.name == name), PodSet(name, reserved.count, reserved.price))
-    chosen = dict.fromkeys(reserved.flavors.values())
-    found = shape_of(of_gang, {flavor: flavors[flavor] for flavor in chosen if flavor in flavors})
-    return found.within(reserved.domain)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from webhook.cluster import waiting
-from webhook.cluster.nodes.occupancy import Held
+from webhook.cluster.nodes.settling import Held
 from webhook.cluster.view import NODES, View
 from webhook.controllers.gang_record import Charged, Event, GangRecords, Phase
 from webhook.controllers.gangs import gated_pods

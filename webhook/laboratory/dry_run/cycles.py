@@ -7,7 +7,7 @@ would put it; what a cycle admits runs and does not end.
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from webhook.cluster.nodes.occupancy import Held
+from webhook.cluster.nodes.settling import Held
 from webhook.core.ledger.record import Reservation
 from webhook.core.ledger.text import encode_entry
 from webhook.core.model.gang import Gang
