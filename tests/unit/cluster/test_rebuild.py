@@ -19,6 +19,7 @@ from webhook.core.model.settings import EngineSettings, Transformation
 from webhook.core.notation import names
 from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.fence import Fence
+from webhook.core.reasons.eviction import HELD
 from webhook.jobs.reading import annotations
 from webhook.jobs.reading.record import JobRecord
 
@@ -207,6 +208,17 @@ def test_nothing_is_written_of_what_is_0() -> None:
         assert pod_set.charge in (None, {GPU: 1000})
         assert pod_set.flavors == {GPU: "any", "example.com/counted": "any"}
         assert "example.com/none" not in text.encode_entry(entry)
+
+
+@pytest.mark.parametrize("deleting", [True, False])
+def test_who_was_suspended_by_their_owner_while_nobody_led_waits_for_them_after_a_rebuild(deleting: bool) -> None:
+    """It was queued, and started again by itself."""
+    view = View()
+    job = waiting_job(GANG, suspended=True, active=False, deleting=deleting)
+    view.put_job(replace(job, admission=annotations.admission_of(RESERVED, job, (4, 9))))
+    found = rebuild.rebuilt_ledger(view, None).entries
+    assert {uid: entry.stopping for uid, entry in found.items()} == ({} if deleting else {"uid": HELD})
+    assert rebuild.unheld(view, Ledger(4, 9)) == [], "it holds nothing that another ledger would have to have"
 
 
 def test_a_few_proofs_of_an_old_ledger_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
