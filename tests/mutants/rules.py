@@ -38,7 +38,6 @@ LEADERSHIP: Final = "webhook/controllers/loop/leadership.py"
 TERMS_TESTS: Final = f"{UNIT}/controllers/ledger/test_terms.py"
 WATCHDOG_TESTS: Final = f"{UNIT}/kube/test_watchdog.py"
 
-
 START_BEFORE_THE_LEDGER: Final = """\
         for early in [job for job in batch.starts if job.uid in batch.put]:
             batch.starts.remove(early)
@@ -179,6 +178,14 @@ MUTANTS: Final = (
         "        await self._delete_pages()\n",
         "",
         f"{UNIT}/controllers/ledger/test_paged_cycles.py",
+    ),
+    Mutant(
+        "1",
+        "an old index says how far the ledger had come before its pages are deleted",
+        KEEPER,
+        "        await self._outbid(",
+        "        0 and await self._outbid(",
+        PAGES_TESTS,
     ),
     Mutant(
         "2",

@@ -443,11 +443,12 @@ class LedgerKeeper(LeasedWriter):
         """Delete every page, so that nothing that an earlier leader sent can be written any more.
 
         To be called before any object is read that a new ledger is to be built from. Raises ApiError, and
-        LedgerRefused while one is of another release: then all stay.
+        LedgerRefused while one is of another release: then all stay; and as the index does, which is written first.
         """
         found = [page async for page in self._objects.pages()]
         for page in found:
             refuse_unknown(page)
+        await self._outbid(max((ledger_text.epoch_of(page.data) for page in found), default=0))
         for page in found:
             await self._objects.delete(page.name, page.uid)
         self._pages, self._layout, self._witness = {}, Layout(), Witness()
@@ -485,8 +486,7 @@ class LedgerKeeper(LeasedWriter):
             await self._settle(kept, data)
             kept.take(data)
             pages[kept.name] = kept
-        uids = {name: kept.uid for name, kept in pages.items()}
-        return replace(ledger, entries=shares[0], pages=uids), pages
+        return replace(ledger, entries=shares[0], pages={name: kept.uid for name, kept in pages.items()}), pages
 
     def _laid_out(self, parts: Mapping[str, Ledger]) -> Layout:
         texts = {name: kept.texts for name, kept in self._pages.items()} | {INDEX: self._index.texts}

@@ -7,6 +7,7 @@ all is stored as we sent it, the lease included: one key that says the same prov
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -16,6 +17,7 @@ from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, SetBack, 
 from webhook.controllers.ledger.stored import Kept, Objects, Stored
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
+from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.kube.api import Api
@@ -158,6 +160,24 @@ class LeasedWriter:
             self.forget()
             raise LedgerBroken(f"{kept.name} was edited by somebody else", stored)
         return None
+
+    async def _outbid(self, epoch: int) -> None:
+        """Have the index say that ``epoch`` was reached, where it is an old copy that says less.
+
+        Once the pages are gone nothing else does, and a page of that time would be taken for one of the ledger to come.
+        Raises LeaseLost, and LedgerBroken when it was deleted.
+        """
+        if self.known is None or self.known.epoch >= epoch:
+            return
+        self.known = replace(self.known, epoch=epoch)
+        stored = await self._read_ours()
+        try:
+            said = ledger_text.decode(stored.data)
+        except LedgerCorrupt:
+            return
+        meta = ledger_text.encode_meta(replace(said, epoch=epoch), ledger_text.checksum(stored.data))
+        self._index.resource_version = stored.resource_version
+        await self._settle(self._index, {ledger_text.META: meta})
 
     async def _read_ours(self) -> Stored:
         stored = await self._read_until_answered(self._read_index)

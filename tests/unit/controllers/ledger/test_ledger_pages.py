@@ -350,6 +350,28 @@ async def test_an_old_list_of_pages_is_noticed(stage: Stage) -> None:
     assert rival.ledger is None
 
 
+@pytest.mark.parametrize("dies", [False, True])
+async def test_no_epoch_that_a_page_is_of_is_used_again_once_an_old_index_is_rebuilt(stage: Stage, dies: bool) -> None:
+    """A page of the ledger before, put back, was taken for one of the new ledger: both had the name and the epoch."""
+    await filled(stage, 3)
+    backup = orjson.loads(await stage.admin.request("GET", f"{COLLECTION}/tutti-ledger"))
+    for name in ("second", "third", "fourth"):
+        leader, _ = stage.keeper(name)
+        await elect(leader)
+    body = orjson.dumps({"data": {"claims": None} | backup["data"]})
+    await stage.admin.request("PATCH", f"{COLLECTION}/tutti-ledger", body=body, content_type=MERGE_PATCH)
+    rebuilds, _ = stage.keeper("rebuilds")
+    await elect(rebuilds)
+    assert rebuilds.ledger is None
+    await rebuilds.delete_pages()
+    if dies:
+        rebuilds, _ = stage.keeper("comes after it")
+        await elect(rebuilds)
+    assert leader.ledger is not None
+    assert rebuilds.known is not None
+    assert rebuilds.known.epoch >= leader.ledger.epoch
+
+
 async def test_a_rebuilt_ledger_replaces_every_page_by_one_write_of_the_index(stage: Stage) -> None:
     keeper, _ = await filled(stage)
     assert keeper.ledger is not None
