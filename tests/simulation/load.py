@@ -199,7 +199,8 @@ class Load:
             self.elastic[namespace, name] = _make_elastic(document, indexed=self._rng.random() < 0.5)
         if kind == "Job" and self._happens(self._weather.work_queues):
             del document["spec"]["completions"]
-        if kind in ("Job", "JobSet") and self._happens(self._weather.failing):
+        indexed = kind == "JobSet" or (kind == "Job" and "completions" in document["spec"])
+        if indexed and self._happens(self._weather.failing):
             _have_indexes_fail(document, self._rng.randint(0, 1))
         document["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": queue}
         if self._happens(self._unlabelled):
@@ -272,7 +273,7 @@ class Load:
         """Stop a Job in its last round, with less left than it does at a time, and soon let it go on."""
         for (namespace, name), kind in sorted(self.jobs.items()):
             job = stored_job(self._cluster, kind, namespace, name) if kind == "Job" else None
-            if job is None or job["spec"].get("suspend"):
+            if job is None or job["spec"].get("suspend") or "completions" not in job["spec"]:
                 continue
             left = job["spec"]["completions"] - (job.get("status") or {}).get("succeeded", 0)
             if 0 < left < job["spec"]["parallelism"]:
@@ -283,7 +284,8 @@ class Load:
         self._held.add((namespace, name))
         await self.suspend(namespace, name, True)
         await asyncio.sleep(self._rng.choice((1, 4)))
-        await self.suspend(namespace, name, False)
+        if (namespace, name) in self.jobs:
+            await self.suspend(namespace, name, False)
         self._held.discard((namespace, name))
 
     async def _scale(self) -> None:

@@ -16,9 +16,9 @@ APART: Final = (
     # What ran before fills the usual queues, and has no rights in others.
     ({"adopted"}, {"nodes", "limits", "quota_tree", "two_flavors", "in_credits"}),
     # Who names a queue finds none there, and there are no racks.
-    ({"quota_tree"}, {"racked", "ungated", "children_ask", "pod_groups", "ensembles", "shut", "unlisted"}),
-    # Who made a PodGroup, or took LocalQueues away for a while, does not look whether these came back or went by that.
-    ({"restored"}, {"pod_groups", "ungated", "churn"}),
+    ({"quota_tree"}, {"racked", "ungated", "children_ask", "pod_groups", "ensembles", "shut", "unlisted", "replaced"}),
+    # Who made a PodGroup, took queues or nodes away for a while, or holds a job, does not look what became of that.
+    ({"restored"}, {"pod_groups", "ungated", "churn", "node_churn", "adopted"}),
     # That somebody leads meanwhile is looked at.
     ({"unlisted"}, {"orphaned", "cut_off", "restored", "set_back", "releases", "adopted"}),
     # A backup may be of a ledger that somebody had damaged; whoever leaves orphans does so where it stands.

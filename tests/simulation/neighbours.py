@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from webhook.assembly.reconciler import ReconcilerParts
+from webhook.core.notation import names
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 from webhook.laboratory.simulated.objects.store import Event
 
@@ -68,7 +69,8 @@ class Neighbours:
                         self._told(resource, key.namespace, orjson.dumps(document.parse()).decode())
 
     def _told(self, where: str, namespace: str, text: str, known: Set[str] = frozenset()) -> None:
-        if not namespace:
+        # Administrators are told of everybody.
+        if namespace in ("", names.SYSTEM_NAMESPACE):
             return
         self.looked_at[where] += 1
         for name in _NAME.findall(text):

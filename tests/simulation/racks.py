@@ -108,7 +108,7 @@ class Racks:
         key = (labels.get(names.GANG_LABEL, ""), labels.get(names.POD_SET_LABEL, ""))
         self._seen.get(key, {}).pop(event.current.uid, None)
         ended = event.type == "DELETED" or pod["status"].get("phase") in ("Succeeded", "Failed")
-        if node and not ended and names.REQUIRED_TOPOLOGY in (metadata.get("annotations") or {}):
+        if node and not ended and key[0] and names.REQUIRED_TOPOLOGY in (metadata.get("annotations") or {}):
             self._seen.setdefault(key, {})[event.current.uid] = labels_of(_number(node))[RACK]
 
     def torn(self) -> str:
