@@ -12,6 +12,7 @@ import orjson
 from tests.simulation import flavors, queues
 from tests.simulation.bugs import Bugs
 from tests.simulation.claims import Claims
+from tests.simulation.counted_groups import CountedGroups
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.gpu_pods import GPU, GpuPods
 from tests.simulation.hostile import PREFIX
@@ -80,8 +81,7 @@ class Invariants:
         self._succeeded_pod: dict[str, str] = {}
         self._succeeded_counts: Counter[str] = Counter()
         """Gang to its succeeded pods."""
-        self._counted: dict[str, tuple[tuple[str, str], int]] = {}
-        """Pods of groups of Kueue's that were let go: their group, and how many they say there are."""
+        self._groups = CountedGroups()
         self._alive: dict[str, str] = {}
         """Pods that have not ended, with their namespaces."""
         self._done: dict[str, int] = {}
@@ -111,10 +111,12 @@ class Invariants:
         jobs = (stored for storage in self._jobs for stored in self._server.store.items(storage))
         self._ended = {stored.uid for stored in jobs if how_it_ended(stored.object) is not None}
         self._done = {}
-        for uid in [*self._alive, *self._succeeded_pod, *self._counted]:
+        for uid in [*self._alive, *self._succeeded_pod, *self._groups.uids()]:
             self._forget_pod(uid)
         for stored in self._server.store.items(self._pods):
             self._remember_pod(stored.uid, stored.object)
+        if self.running is not None:
+            self.running.set_back(self._server.store)
 
     @contextmanager
     def ledger_not_believed(self, name: str) -> Iterator[None]:
@@ -200,7 +202,8 @@ class Invariants:
                 self._fail(wrong)
             self._gpu_pods.take(event, self._ledger.entries)
             self._pods_are_reserved()
-            self._groups_stay_within_their_count()
+            if wrong := self._groups.too_large():
+                self._fail(wrong)
             self._no_fence_oversubscribed()
             self._no_more_gpus_run_than_there_are()
         else:
@@ -398,15 +401,12 @@ class Invariants:
             owners = (owner["uid"] for owner in metadata.get("ownerReferences") or () if owner.get("controller"))
             self._succeeded_pod[uid] = gang or next(owners, "")
             self._succeeded_counts[self._succeeded_pod[uid]] += 1
-        count = (metadata.get("annotations") or {}).get(names.KUEUE_POD_COUNT)
-        if count is not None and not gates and not metadata.get("deletionTimestamp") and phase != "Failed":
-            group = metadata["namespace"], metadata["labels"][names.KUEUE_POD_GROUP]
-            self._counted[uid] = (group, int(count))
+        self._groups.take(uid, pod)
 
     def _forget_pod(self, uid: str) -> None:
         self._alive.pop(uid, None)
         self._running.pop(uid, None)
-        self._counted.pop(uid, None)
+        self._groups.forget(uid)
         if uid in self._succeeded_pod:
             self._succeeded_counts[self._succeeded_pod.pop(uid)] -= 1
 
@@ -429,15 +429,6 @@ class Invariants:
     def _is_theirs(self, gang: str) -> bool:
         """Return whether a gang is no honest one: what runs of it is counted by ``running``, not by its labels."""
         return gang not in self._ledger.entries or self._ledger.entries[gang].name.startswith(PREFIX)
-
-    def _groups_stay_within_their_count(self) -> None:
-        """Check that of a group of Kueue's no more pods run or have succeeded than each of them says there are."""
-        found: dict[tuple[str, str], list[int]] = {}
-        for group, count in self._counted.values():
-            found.setdefault(group, []).append(count)
-        for (namespace, name), counts in found.items():
-            if len(counts) > max(counts):
-                self._fail(f"{len(counts)} pods of group {namespace}/{name} were let go, it has {max(counts)}")
 
     def _no_fence_oversubscribed(self) -> None:
         if self.recent is not None or self._weather.fences:

@@ -85,6 +85,13 @@ class Running:
             for stored in store.items(storage):
                 self.take(Event("ADDED", storage, stored, None))
 
+    def set_back(self, store: Store) -> None:
+        """Know the pods that are there once ``store`` was set back. Of what came back it is known how it began."""
+        self._gpus.clear()
+        self._gone_by.clear()
+        for stored in store.items(PODS):
+            self.take(Event("MODIFIED", PODS, stored, None))
+
     def too_much(self, now: float) -> str:
         """Return what runs, if it is more than all queues together have; otherwise nothing."""
         charged = (uid for uid in self._gpus if uid in self._queued and self._top(uid) not in self._uncharged)
