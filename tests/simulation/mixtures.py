@@ -19,6 +19,8 @@ APART: Final = (
     ({"quota_tree"}, {"racked", "ungated", "children_ask", "pod_groups", "ensembles", "shut", "unlisted", "replaced"}),
     # Who made a PodGroup, took queues or nodes away for a while, or holds a job, does not look what became of that.
     ({"restored"}, {"pod_groups", "ungated", "churn", "node_churn", "adopted"}),
+    # Each takes LocalQueues away for a while, and expects them where they were.
+    ({"ungated"}, {"churn"}),
     # That somebody leads meanwhile is looked at.
     ({"unlisted"}, {"orphaned", "cut_off", "restored", "set_back", "releases", "adopted"}),
     # A backup may be of a ledger that somebody had damaged; whoever leaves orphans does so where it stands.
