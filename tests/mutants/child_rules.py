@@ -124,8 +124,16 @@ CHILD_MUTANTS: Final = (
         "C",
         "others have no room in which pods are",
         "webhook/cluster/view.py",
-        "        free = sum(reservation.counts.values()) - self.present(reservation.namespace, reservation.uid)\n",
-        "        free = sum(reservation.counts.values())\n",
+        "max(self.present(reservation.namespace, reservation.uid), 0 if",
+        "max(0, 0 if",
+        GIVEN_BACK_TESTS,
+    ),
+    Mutant(
+        "C",
+        "nor any in which pods are that only their Job's status tells of yet",
+        VIEW,
+        "0 if job is None else job.present)\n",
+        "0)\n",
         GIVEN_BACK_TESTS,
     ),
     Mutant(

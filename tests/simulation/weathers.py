@@ -91,6 +91,7 @@ PAST_FAILURES = (
     ("rough with two flavors and elastic jobs", 59265807),
     ("rough with pods that start slowly + calm with two flavors in racks", 1917129546),
     ("rough with pages put back + calm with hostile tenants of all kinds", 1696498667),
+    ("rough with pods lent + rough with a quota tree", 2438001730),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -134,7 +135,8 @@ owner who gave up lifting a hold while a restore kept it from the leader,
 orphans that were adopted beside the gang which still held their room, a check
 that took the pods which a Job gets back as it is stopped for running, one
 that asked of ended pods where their gang runs by now, and others that asked for the flavor of a gang without a queue,
-and for the room of a JobSet that was deleted and had no pods left."""
+and for the room of a JobSet that was deleted and had no pods left, and room that a Job gave back while pods were in it
+that nobody had read yet."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)

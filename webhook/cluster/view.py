@@ -385,11 +385,13 @@ class View:
         no pod is there in their place.
 
         A job counts as ended also pods that are being deleted, and others that are not of its gang, as it adopts them.
+        Its status may be read before its pods are, and tells itself of those that are there.
         """
-        ended = self._ended_of(reservation)
+        ended, job = self._ended_of(reservation), self.jobs.get(reservation.uid)
         if not ended:
             return ended
-        free = sum(reservation.counts.values()) - self.present(reservation.namespace, reservation.uid)
+        there = max(self.present(reservation.namespace, reservation.uid), 0 if job is None else job.present)
+        free = sum(reservation.counts.values()) - there
         given = {}
         for name, number in ended.items():
             given[name] = min(number, max(0, free))

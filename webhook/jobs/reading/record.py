@@ -299,6 +299,11 @@ class JobRecord:
         return interned(given_back(self.gang, self.ended, reservation, spared_at_start(self.admission, reservation)))
 
     @property
+    def present(self) -> int:
+        """How many of its pods have not ended, as its status says; 0 where none has ended for good."""
+        return sum(each.present for each in self.ended.values())
+
+    @property
     def reclaimed(self) -> Mapping[str, int]:
         """Pods of each set, as its owner wrote it, that have ended and will not be replaced."""
         counts = {} if self.gang is None else self.gang.counts

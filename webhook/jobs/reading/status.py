@@ -157,13 +157,18 @@ def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> b
 def _ended_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:
     """A Job keeps ``completions`` minus ended pods busy at most; without completions each success ends a pod."""
     completions = paths.find(obj, ("spec", "completions"))
-    pods = _number(paths.find(obj, ("status", "succeeded")))
+    pods, present = _number(paths.find(obj, ("status", "succeeded"))), _present(obj)
     if type(completions) is not int:
-        return {"main": Ended(pods, counts.get("main", 0))}
+        return {"main": Ended(pods, counts.get("main", 0), present)}
     if paths.find(obj, ("spec", "completionMode")) == "Indexed":
         texts = (paths.find(obj, ("status", key)) for key in ("completedIndexes", "failedIndexes"))
         pods = _count_indexes((text for text in texts if isinstance(text, str)), completions)
-    return {"main": Ended(pods, completions)}
+    return {"main": Ended(pods, completions, present)}
+
+
+def _present(obj: Mapping[str, Any]) -> int:
+    """Return how many pods a Job has that have not ended. Old releases do not tell of those that are being deleted."""
+    return sum(_number(paths.find(obj, ("status", field))) for field in ("active", "terminating"))
 
 
 def _ended_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:

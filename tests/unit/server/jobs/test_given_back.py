@@ -212,11 +212,28 @@ def test_others_have_no_room_in_which_pods_are_whatever_a_job_counts(status: dic
     pods = [replace(each, terminating=number < leaving) for number, each in enumerate(there)]
     for each in pods:
         seen.fences.put_pod(each)
-    seen.put_job(read(JOB, obj | {"status": status}, ReadContext()))
-    assert seen.given_back(reservation()) == {}
+
+    def given(left: int) -> dict[str, int]:
+        told = status | {"active": min(status["active"], left)}
+        seen.put_job(read(JOB, obj | {"status": told}, ReadContext()))
+        return dict(seen.given_back(reservation()))
+
+    assert given(4) == {}
     seen.fences.drop_pod("team-a", "a")
-    assert seen.given_back(reservation()) == {"main": 1}
+    assert given(3) == {"main": 1}
     seen.fences.put_pod(replace(pods[1], phase="Succeeded"))
-    assert seen.given_back(reservation()) == {"main": 2}
+    assert given(2) == {"main": 2}
     # A pod to come is judged by what the job says: it is as if the room were given already.
-    assert seen.fences.given_back("team-a", "job-1", "main") >= 3
+    assert seen.fences.given_back("team-a", "job-1", "main") >= 2
+
+
+def test_a_status_that_is_read_before_the_pods_are_says_itself_how_many_are_there() -> None:
+    """One has succeeded, and of the four others, two are being deleted and have been replaced."""
+    said = {"succeeded": 1, "active": 2, "terminating": 2}
+    seen = admitted(running() | {"status": said | {"completedIndexes": "0"}})
+    assert seen.given_back(reservation()) == {}
+    seen.put_job(read(JOB, running(**said | {"completedIndexes": "0", "terminating": 1}), ReadContext()))
+    assert seen.given_back(reservation()) == {"main": 1}
+    for uid in "abcd":
+        seen.fences.put_pod(record(uid, gang="job-1"))
+    assert seen.given_back(reservation()) == {}, "what is there counts too"
