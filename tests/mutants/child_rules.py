@@ -114,6 +114,14 @@ CHILD_MUTANTS: Final = (
     ),
     Mutant(
         "C",
+        "a Job gives nothing back before it is started",
+        "webhook/jobs/reading/record.py",
+        "        return None if suspended else {}\n",
+        "        return {}\n",
+        f"{UNIT}/server/jobs/test_elastic_jobs.py",
+    ),
+    Mutant(
+        "C",
         "only a Job gives room back while it runs",
         "webhook/jobs/reading/status.py",
         '    return kind.reclaim == "job"\n',

@@ -370,7 +370,8 @@ def _size_judged(change: Change) -> Answer:
         message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"
         return deny(Refusal.GROWTH, message)
     giver = change.reservation if status.gives_back(kind) else None
-    taken = None if giver is None else taken_back(before, asking, giver)
+    suspended = is_suspended(kind, change.old)
+    taken = None if giver is None else taken_back(before, asking, giver, suspended=suspended)
     if taken is not None:
         message = f"{taken}, and others may have their room. Suspend it first: it waits for what it asks then"
         return deny(Refusal.GROWTH, message)
