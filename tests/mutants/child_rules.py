@@ -114,10 +114,18 @@ CHILD_MUTANTS: Final = (
     ),
     Mutant(
         "C",
+        "nor where it is not known yet what is given back",
+        "webhook/server/jobs/changes.py",
+        "    if not forgets(before, asking) or (view.ledger_trusted and not behind):\n",
+        "    if True:\n",
+        f"{UNIT}/server/jobs/test_elastic_jobs.py",
+    ),
+    Mutant(
+        "C",
         "a Job gives nothing back before it is started",
         "webhook/jobs/reading/record.py",
-        "        return None if suspended else {}\n",
-        "        return {}\n",
+        "    return None if suspended else {}\n",
+        "    return {}\n",
         f"{UNIT}/server/jobs/test_elastic_jobs.py",
     ),
     Mutant(

@@ -94,11 +94,13 @@ def spared_at_start(
     """Return how many pods of each set the start that ``reservation`` authorised was spared, as its job says, which may
     have been stopped since; None while there is no such start.
     """
-    noted = (admission, *(() if requeue is None else (requeue.undo, requeue.start)))
-    start = next((each for each in noted if each is not None and each.is_of(reservation)), None)
-    if start is None:
-        return None if suspended else {}
-    return start.spared
+    noted: tuple[Admission | None, ...] = (admission,)
+    if requeue is not None:
+        noted = (admission, requeue.undo, requeue.start)
+    for start in noted:
+        if start is not None and start.is_of(reservation):
+            return start.spared
+    return None if suspended else {}
 
 
 @frozen

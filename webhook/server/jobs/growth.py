@@ -49,6 +49,11 @@ def taken_back(old: GangReading, new: GangReading, reservation: Reservation, *, 
     return None
 
 
+def forgets(old: GangReading, new: GangReading) -> bool:
+    """Return whether fewer pods count as ended after a change."""
+    return any(name not in new.ended or new.ended[name].pods < each.pods for name, each in old.ended.items())
+
+
 def _pod_set_growth(old: PodSet | None, new: PodSet, reserved: ReservedPodSet | None) -> str | None:
     if new == old:
         return None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.jobs.objects_of_kinds import apply, load, record_of, reservation_of
 from tests.unit.server.jobs.test_children import update
 from tests.unit.server.reviews import ALICE, view, with_ledger
-from webhook.core.ledger.record import Reservation
+from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.notation import names
 from webhook.core.reasons.eviction import PREEMPTED
 from webhook.jobs.kinds.registry import KINDS
@@ -230,3 +230,30 @@ def test_one_that_was_started_smaller_takes_nothing_back_when_it_is_stopped(rest
     asked = record_of(job.obj).asks
     assert asked is not None
     assert asked.counts == {"main": 8}, "its completions count what has ended"
+
+
+@pytest.mark.parametrize(
+    ("forgets", "seen", "allowed"),
+    [
+        (True, Ledger(3, 0), False),
+        (True, None, False),
+        # Nothing is held: nor was anything given back.
+        (True, Ledger(3, 1), True),
+        (False, Ledger(3, 0), True),
+    ],
+    ids=["behind", "without a ledger", "all is read", "nothing is forgotten"],
+)
+async def test_who_has_not_read_what_it_holds_lets_it_forget_nothing(
+    forgets: bool, seen: Ledger | None, allowed: bool
+) -> None:
+    job = Elastic(4)
+    job.start()
+    job.end(3 if forgets else 0)
+    small = copy.deepcopy(job)
+    small._write(3)
+    replica = view()
+    replica.set_ledger(seen)
+    replica.put_job(record_of(job.obj))
+    answer = await update(replica, job.obj, small.obj | {"status": job.obj["status"]}, ALICE)
+    assert answer.allowed is allowed
+    assert allowed or (answer.code, answer.message.endswith("it is retried")) == (503, True)
