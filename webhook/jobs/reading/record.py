@@ -197,6 +197,8 @@ class JobRecord:
     """How many of these another start need not ask for."""
     gives_back: bool = False
     """What has ended gives its room back while the others run. If not, it may run again."""
+    winding_down: bool = False
+    """Its controller replaces no pod any more, and calls it complete once none is active."""
     templates: tuple[Template, ...] = ()
     generation: int = 0
     version: str = ""

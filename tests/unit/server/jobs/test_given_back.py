@@ -83,6 +83,16 @@ async def test_fewer_pods_at_a_time_take_nothing_back() -> None:
     assert admitted(old).given_back(reservation()) == admitted(new).given_back(reservation()) == {"main": 2}
 
 
+async def test_a_work_queue_that_winds_down_keeps_what_it_gave_back_in_whatever_parallelism() -> None:
+    status = {"succeeded": 1, "failed": 1, "active": 2}
+    old, new = running(4, **status), running(2, **status)
+    for obj in (old, new):
+        del obj["spec"]["completions"], obj["spec"]["completionMode"]
+    assert (await update(admitted(old), old, new, ALICE)).allowed
+    assert (await update(admitted(new), new, old, ALICE)).allowed
+    assert admitted(old).given_back(reservation()) == admitted(new).given_back(reservation()) == {"main": 2}
+
+
 async def test_pods_are_created_in_what_is_left_of_the_room() -> None:
     seen = admitted(running(completedIndexes="2-3"))
     seen.fences.put_pod(record("a", gang="job-1"))
