@@ -274,7 +274,7 @@ class Load:
             job = stored_job(self._cluster, kind, namespace, name) if kind == "Job" else None
             if job is None or job["spec"].get("suspend"):
                 continue
-            left = job["spec"]["completions"] - (job.get("status") or {}).get("succeeded", 0)
+            left = job["spec"].get("completions", 0) - (job.get("status") or {}).get("succeeded", 0)
             if 0 < left < job["spec"]["parallelism"]:
                 await self._hold_for_a_moment(namespace, name)
                 return
@@ -283,7 +283,8 @@ class Load:
         self._held.add((namespace, name))
         await self.suspend(namespace, name, True)
         await asyncio.sleep(self._rng.choice((1, 4)))
-        await self.suspend(namespace, name, False)
+        if (namespace, name) in self.jobs:
+            await self.suspend(namespace, name, False)
         self._held.discard((namespace, name))
 
     async def _scale(self) -> None:
