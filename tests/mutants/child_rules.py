@@ -130,6 +130,14 @@ CHILD_MUTANTS: Final = (
     ),
     Mutant(
         "C",
+        "what a Job that is gone gave back is not given twice",
+        VIEW,
+        "        return given if counts == reservation.counts else {}\n",
+        "        return given\n",
+        VIEW_TESTS,
+    ),
+    Mutant(
+        "C",
         "only a Job gives room back while it runs",
         "webhook/jobs/reading/status.py",
         '    return kind.reclaim == "job"\n',
