@@ -217,7 +217,8 @@ class Invariants:
                         # As one that started with fewer pods is stopped, it gets the others back: they do not run.
                         self._work[event.current.uid] = spec.get("completions") or spec["parallelism"]
                     status = event.current.object.get("status") or {}
-                    failed = len(parse_indexes(status.get("failedIndexes")))
+                    winds_down = "completions" not in spec and status.get("succeeded")
+                    failed = status.get("failed", 0) if winds_down else len(parse_indexes(status.get("failedIndexes")))
                     self._done[event.current.uid] = status.get("succeeded", 0) + failed
                 self._running_is_reserved(kind, event.current.object)
 

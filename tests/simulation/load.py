@@ -276,7 +276,7 @@ class Load:
             job = stored_job(self._cluster, kind, namespace, name) if kind == "Job" else None
             if job is None or job["spec"].get("suspend") or "completions" not in job["spec"]:
                 continue
-            left = job["spec"]["completions"] - (job.get("status") or {}).get("succeeded", 0)
+            left = job["spec"].get("completions", 0) - (job.get("status") or {}).get("succeeded", 0)
             if 0 < left < job["spec"]["parallelism"]:
                 await self._hold_for_a_moment(namespace, name)
                 return

@@ -7,7 +7,7 @@ from tests.simulation import shapes
 from tests.simulation.gating import moment_of
 from tests.simulation.lent_pods import PREFIX as LENT
 from tests.simulation.limits import LIMITS
-from tests.simulation.load import MESH
+from tests.simulation.load import MESH, how_it_ended
 from tests.simulation.shapes import is_suspended
 from tests.simulation.shut_kinds import MOMENTS
 from tests.simulation.world import World
@@ -80,7 +80,7 @@ SHOWN: Final = {
     "rough with pods that start slowly": {"stopped for PodsReadyTimeout": 5},
     "calm with pods that stop slowly": {"pod stopped slowly": 1},
     "crashing with pods that stop slowly on few nodes": {"pod stopped slowly": 1},
-    "calm with work queues": {"started without completions": 1},
+    "calm with work queues": {"started without completions": 1, "failed after a success": 1},
     "rough with work queues": {"started without completions": 1, "stopped without completions": 1},
     "calm with quotas made narrower and wider": {"quota changed": 1, "quota below its use": 1},
     "rough with quotas made narrower and wider": {"quota changed": 1, "quota below its use": 1},
@@ -225,6 +225,9 @@ class Sights:
         self.seen["index failed"] += now > then
         now, then = ((each.get("status") or {}).get("restarts", 0) for each in (item, before))
         self.seen["JobSet restarted"] += now > then
+        now, then = ((each.get("status") or {}).get("failed", 0) for each in (item, before))
+        lasts = kind == "Job" and not was and "completions" not in item["spec"] and how_it_ended(item) is None
+        self.seen["failed after a success"] += lasts and now > then and bool(item["status"].get("succeeded"))
         pods, had = (each["spec"].get("parallelism", 0) for each in (item, before))
         self.seen["started with fewer"] += pods < had and was and not is_suspended(kind, item)
         self.seen["scaled"] += pods != had and not was and not is_suspended(kind, item)

@@ -76,6 +76,8 @@ class View:
     """
     _deleted: set[str] = field(default_factory=set)
     """Jobs that were seen to be deleted and have a reservation still."""
+    _left: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = field(default_factory=dict)
+    """Of each job that went and has a reservation still: of how many pods that was then, and what was given back."""
     _running: set[str] = field(default_factory=set)
     """Objects of job kinds that may have pods: neither ended nor suspended nor being deleted."""
     _ledger_moved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -113,6 +115,10 @@ class View:
 
     def drop_job(self, record: JobRecord) -> None:
         """Forget one job object; a successor of the same name is left alone."""
+        entry = self.ledger.entries.get(record.uid)
+        if entry is not None and record.uid in self.jobs and not is_unlabelled(entry):
+            # Pods without a label are told by their job alone: once it is gone, who knows how many there are?
+            self._left[record.uid] = entry.counts, self.given_back(entry)
         self.jobs.pop(record.uid, None)
         if self.moved is not None:
             self.moved[record.uid] = record
@@ -275,6 +281,7 @@ class View:
             self.ledger_trusted = False
             return
         before, self.ledger, self.ledger_trusted = self.ledger, ledger, True
+        self._left = {uid: left for uid, left in self._left.items() if uid in ledger.entries}
         if changes is not None and changes.since is self._followed:
             uids: Collection[str] | None = changes.uids
             self._deleted.difference_update([uid for uid in changes.uids if uid not in ledger.entries])
@@ -385,11 +392,13 @@ class View:
         no pod is there in their place.
 
         A job counts as ended also pods that are being deleted, and others that are not of its gang, as it adopts them.
+        Its status may be read before its pods are, and tells itself of those that are there.
         """
-        ended = self._ended_of(reservation)
+        ended, job = self._ended_of(reservation), self.jobs.get(reservation.uid)
         if not ended:
             return ended
-        free = sum(reservation.counts.values()) - self.present(reservation.namespace, reservation.uid)
+        there = max(self.present(reservation.namespace, reservation.uid), 0 if job is None else job.present)
+        free = sum(reservation.counts.values()) - there
         given = {}
         for name, number in ended.items():
             given[name] = min(number, max(0, free))
@@ -397,9 +406,12 @@ class View:
         return {name: number for name, number in given.items() if number}
 
     def _ended_of(self, reservation: Reservation) -> Mapping[str, int]:
-        """Return how many pods of each set of a reservation will not run again, as far as its job says."""
+        """Return how many pods of each set of a reservation will not run again, as its job says, or said last."""
         job = self.jobs.get(reservation.uid)
-        return {} if job is None else job.given_back(reservation)
+        if job is not None:
+            return job.given_back(reservation)
+        counts, given = self._left.get(reservation.uid, ({}, {}))
+        return given if counts == reservation.counts else {}
 
     def gangs_in(self, namespace: str) -> Iterable[JobRecord]:
         """Return the job objects of ``namespace`` that are gangs."""

@@ -56,6 +56,36 @@ def test_room_of_pods_that_have_ended_is_free_before_their_gang_ends(job_first: 
     assert view.fences.pod_shortfall("ns", ONE, also=[ONE]) is None
 
 
+def test_what_a_job_gave_back_stays_so_when_it_is_deleted_from_above_its_pods() -> None:
+    view = View()
+    view.set_ledger(Ledger(1, 1, {"uid": RESERVED}))
+    view.put_job(TWO_ENDED)
+    view.put_pod(replace(ON_NODE, gang="uid", pod_set="main"))
+    view.drop_job(TWO_ENDED)
+    assert view.given_back(RESERVED) == {"main": 2}
+    stopped = replace(RESERVED, stopping="Preempted")
+    view.set_ledger(Ledger(1, 2, {"uid": stopped}))
+    assert view.given_back(stopped) == {"main": 2}
+    view.put_pod(replace(ON_NODE, uid="late", gang="uid", pod_set="main"))
+    assert view.given_back(stopped) == {"main": 1}, "no room in which a pod is"
+    smaller = stopped.without({"main": 1})
+    view.set_ledger(Ledger(1, 3, {"uid": smaller}))
+    for pod in ("pod", "late"):
+        view.drop_pod("ns", pod)
+    assert view.given_back(smaller) == {}, "its entry says by now that it holds less"
+    view.set_ledger(Ledger(1, 4, {}))
+    assert not view._left
+
+
+def test_nothing_is_known_of_the_pods_of_an_adopted_job_that_is_gone() -> None:
+    adopted = replace(RESERVED, adopted=True)
+    view = View()
+    view.set_ledger(Ledger(1, 1, {"uid": adopted}))
+    view.put_job(TWO_ENDED)
+    view.drop_job(TWO_ENDED)
+    assert view.given_back(adopted) == {}
+
+
 def test_a_job_that_changes_costs_nothing_for_the_pods_that_it_has() -> None:
     """Anybody may annotate their job again and again, and it may have thousands of pods."""
     view = View()

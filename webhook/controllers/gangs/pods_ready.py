@@ -86,6 +86,10 @@ class PodsReady:
         ``parts`` are its jobs, at least one, with what they hold; ``name`` tells gangs apart. To be asked about every
         second, but before ``due_seconds`` only of gangs that changed or lack nodes (``Occupancy.short``).
         """
+        if all(job.winding_down for job, _ in parts):
+            # It lacks none any more; and if it were stopped, its controller would call it complete.
+            self.forget(name)
+            return None
         why = self._incomplete(name, parts, view, now)
         if why is None:
             return self._without_nodes(name, parts, view, now)

@@ -196,6 +196,17 @@ class EngineFeed:
         self._view.fences.put_reservation(reservation, job.given_back(reservation))
         self._engine.restore(reservation, self.gang_of(job), given_back)
 
+    def write_given_back(self, reservation: Reservation, batch: Batch) -> None:
+        """Have the entry of a gang whose job is gone hold no more than its job had not given back: nothing else would
+        tell that to the next leader.
+        """
+        given_back = self._view.given_back(reservation)
+        if given_back:
+            smaller = reservation.without(given_back)
+            batch.put[reservation.uid] = smaller
+            self._view.fences.put_reservation(smaller, {})
+            self._engine.restore(smaller)
+
     def release(self, reservation: Reservation) -> None:
         """Charge a gang no longer: its entry is dropped."""
         self._gangs.of(reservation.uid).on(Event.RELEASED)

@@ -445,7 +445,7 @@ class Reconciler:
             known = batch.put.get(grown.uid) or self._view.ledger.entries.get(grown.uid)
             job = self._view.jobs.get(grown.uid)
             if known is not None and (grown.uid in self.dirty.gangs or not self._room.takes_growth(grown, job)):
-                self.engine.restore(known, self._gangs.gang_of(job))
+                self.engine.restore(known, self._gangs.gang_of(job), self._view.given_back(known))
                 self._view.fences.put_reservation(known)
                 if self._view.nodes is not None:
                     self._view.nodes.touch(grown.uid)

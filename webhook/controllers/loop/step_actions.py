@@ -52,6 +52,8 @@ class StepActions:
                     self.dirty.lagging.add(reservation.uid)
                 elif self.proof.holds(reservation.uid, reservation.kind, labelled=not is_unlabelled(reservation)):
                     self._release(reservation, batch)
+            case Step.NOTHING if job is None and reservation is not None:
+                self.gangs.write_given_back(reservation, batch)
             case Step.HOLD if job is not None and reservation is not None:
                 self.stops.one(reservation, HELD, batch, requeues.held(job))
             case Step.ADOPT if job is not None and job.gang is not None:

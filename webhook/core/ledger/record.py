@@ -122,6 +122,11 @@ class Reservation:
                 return pod_set
         return None
 
+    def without(self, pods: Mapping[str, int]) -> "Reservation":
+        """Return it with so many pods of each set less."""
+        sets = (replace(each, count=each.count - pods.get(each.name, 0)) for each in self.pod_sets)
+        return replace(self, pod_sets=tuple(sets))
+
     def usage(self, reclaimed: Mapping[str, int] | None = None) -> dict[FlavorResource, int]:
         """Return what the queue is charged, less ``reclaimed`` pods of each set that will not run again."""
         usage: dict[FlavorResource, int] = {}

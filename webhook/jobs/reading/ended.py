@@ -13,6 +13,8 @@ class Ended(NamedTuple):
     pods: int
     of: int
     """So many the set has over its whole life: the completions of a Job, else all that it has at a time."""
+    present: int = 0
+    """So many have not ended, those that are being deleted included, as the same status says where it does."""
 
     def unwanted(self, count: int, spared: int = 0) -> int:
         """Return how many of ``count`` pods at a time will not run again: what is left to do may want the others.

@@ -76,7 +76,7 @@ def read_gang(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> Ga
         written, asked = _as_written(kind, obj, sites, context, requeue)
         priority, missing = _priority(kind, obj, asked, context)
         gang = _gang(kind, obj, metadata, asked, context, priority=priority, admission=admission, requeue=requeue)
-        ended = status.ended(kind, written, asked)
+        ended = _as_started(status.ended(kind, written, asked), asked, admission, requeue)
         spared = _NONE if ended and status.runs_again(kind, obj, context) else _spared(gang, asked, ended)
     except Unreadable as error:
         problem = error.problem
@@ -97,6 +97,21 @@ def _as_written(
             for place in (site.count_path, site.count_follower):
                 restored = restored if place is None else editing.put(restored, place, count)
     return restored, find_pod_sets(kind, restored, context)
+
+
+def _as_started(
+    ended: Mapping[str, Ended], sites: Sequence[PodSetSite], admission: Admission | None, requeue: Requeue | None
+) -> Mapping[str, Ended]:
+    """Return what has ended of the size with which the last start let an object run.
+
+    A stop gives it the completions back that its start had taken: in that run they were not left to do.
+    """
+    start = admission or (None if requeue is None else requeue.undo or requeue.start)
+    if not ended or start is None or not start.original_counts:
+        return ended
+    lowered = start.original_counts.keys() & {site.name for site in sites if site.count_follower is not None}
+    sizes = {name: start.counts.get(name, ended[name].of) for name in lowered & ended.keys()}
+    return dict(ended) | {name: ended[name]._replace(of=min(ended[name].of, size)) for name, size in sizes.items()}
 
 
 def _spared(gang: Gang, sites: Sequence[PodSetSite], ended: Mapping[str, Ended]) -> Mapping[str, int]:

@@ -12,6 +12,7 @@ import orjson
 from webhook.core.fleet import text as placed
 from webhook.core.fleet.dispatch import NOWHERE, Dispatch, DispatchPhase
 from webhook.core.fleet.permit import permits
+from webhook.core.model.gang import Gang
 from webhook.core.model.interning import interned
 from webhook.core.notation import names
 from webhook.core.notation.problem import Problem
@@ -86,14 +87,11 @@ def read(
         ended=interned(asking.ended),
         spared=asking.spared,
         gives_back=status.gives_back(kind),
+        winding_down=status.winding_down(kind, obj),
         templates=tuple(_template(site, uid) for site in sites if site.metadata_path is not None),
         generation=integer(metadata.get("generation")),
         suspend_gap=_suspend_gap(kind, obj),
-        out_of_bounds=""
-        if gang is None
-        else out_of_bounds(
-            ((site.name, site.whole_spec) for site in sites), context.limit_ranges.get(gang.namespace, ())
-        ),
+        out_of_bounds="" if gang is None else _out_of_bounds(gang, sites, context),
         missing_class=asking.missing_class,
         admission_gates=text(marks.get(names.ADMISSION_GATES)),
         dispatch=dispatch.phase,
@@ -108,6 +106,11 @@ def read(
         made_for="" if owner is not None else _made_for(metadata, sites, by_label=by_label),
         named=_owners_named(kind, metadata) if by_label and (suspended or not asks_itself) else (),
     )
+
+
+def _out_of_bounds(gang: Gang, sites: Sequence[PodSetSite], context: ReadContext) -> str:
+    specs = ((site.name, site.whole_spec) for site in sites)
+    return out_of_bounds(specs, context.limit_ranges.get(gang.namespace, ()))
 
 
 def is_given_up(marks: Mapping[str, Any], uid: str) -> bool:

@@ -65,11 +65,6 @@ class Admission:
         return abs(self.since_seconds - reservation.since_seconds) < 0.001
 
 
-def spared_at_start(admission: Admission | None, reservation: Reservation) -> Mapping[str, int]:
-    """Return how many pods of each set the start that ``reservation`` authorised was spared, as its job says."""
-    return admission.spared if admission is not None and admission.is_of(reservation) else {}
-
-
 @frozen
 class Requeue:
     """The annotation ``tutti.dev/requeue`` of a stopped job: its place and back-off."""
@@ -91,6 +86,21 @@ class Requeue:
     start: Admission | None = None
     """The same where there is nothing to undo: while pods of it are left, it holds what it held, whatever becomes of
     the ledger."""
+
+
+def spared_at_start(
+    reservation: Reservation, admission: Admission | None, requeue: Requeue | None, *, suspended: bool
+) -> Mapping[str, int] | None:
+    """Return how many pods of each set the start that ``reservation`` authorised was spared, as its job says, which may
+    have been stopped since; None while there is no such start.
+    """
+    noted: tuple[Admission | None, ...] = (admission,)
+    if requeue is not None:
+        noted = (admission, requeue.undo, requeue.start)
+    for start in noted:
+        if start is not None and start.is_of(reservation):
+            return start.spared
+    return None if suspended else {}
 
 
 @frozen
@@ -187,6 +197,8 @@ class JobRecord:
     """How many of these another start need not ask for."""
     gives_back: bool = False
     """What has ended gives its room back while the others run. If not, it may run again."""
+    winding_down: bool = False
+    """Its controller replaces no pod any more, and calls it complete once none is active."""
     templates: tuple[Template, ...] = ()
     generation: int = 0
     version: str = ""
@@ -293,10 +305,19 @@ class JobRecord:
                 object.__setattr__(self, name, its)
 
     def given_back(self, reservation: Reservation) -> Mapping[str, int]:
-        """Return how many pods of each set of its ``reservation`` will not run again."""
-        if not self.gives_back:
+        """Return how many pods of each set of its ``reservation`` will not run again.
+
+        None before it is started: until then nothing says how many of them that start will be spared.
+        """
+        spared = spared_at_start(reservation, self.admission, self.requeue, suspended=self.suspended)
+        if not self.gives_back or spared is None:
             return interned({})
-        return interned(given_back(self.gang, self.ended, reservation, spared_at_start(self.admission, reservation)))
+        return interned(given_back(self.gang, self.ended, reservation, spared))
+
+    @property
+    def present(self) -> int:
+        """How many of its pods have not ended, as its status says; 0 where none has ended for good."""
+        return sum(each.present for each in self.ended.values())
 
     @property
     def reclaimed(self) -> Mapping[str, int]:

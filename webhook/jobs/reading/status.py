@@ -140,6 +140,18 @@ def gives_back(kind: JobKind) -> bool:
     return kind.reclaim == "job"
 
 
+def winding_down(kind: JobKind, obj: Mapping[str, Any]) -> bool:
+    """Return whether the kind's controller replaces no pod any more, and calls the job complete once none is active:
+    that of Jobs without completions once one has succeeded.
+    """
+    return kind.reclaim == "job" and _winds_down(obj)
+
+
+def _winds_down(obj: Mapping[str, Any]) -> bool:
+    open_ended = type(paths.find(obj, ("spec", "completions"))) is not int
+    return open_ended and _number(paths.find(obj, ("status", "succeeded"))) > 0
+
+
 def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> bool:
     """Return whether the kind's controller may run again what has ended: a restarted JobSet starts all of it again.
 
@@ -155,15 +167,25 @@ def runs_again(kind: JobKind, obj: Mapping[str, Any], context: ReadContext) -> b
 
 
 def _ended_of_job(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:
-    """A Job keeps ``completions`` minus ended pods busy at most; without completions each success ends a pod."""
+    """A Job keeps ``completions`` minus ended pods busy at most; without completions, of which one has succeeded, those
+    that it has.
+    """
     completions = paths.find(obj, ("spec", "completions"))
-    pods = _number(paths.find(obj, ("status", "succeeded")))
+    pods, present = _number(paths.find(obj, ("status", "succeeded"))), _present(obj)
+    if _winds_down(obj):
+        pods += _number(paths.find(obj, ("status", "failed")))
+        return {"main": Ended(pods, pods + _number(paths.find(obj, ("status", "active"))), present)}
     if type(completions) is not int:
-        return {"main": Ended(pods, counts.get("main", 0))}
+        return {}
     if paths.find(obj, ("spec", "completionMode")) == "Indexed":
         texts = (paths.find(obj, ("status", key)) for key in ("completedIndexes", "failedIndexes"))
         pods = _count_indexes((text for text in texts if isinstance(text, str)), completions)
-    return {"main": Ended(pods, completions)}
+    return {"main": Ended(pods, completions, present)}
+
+
+def _present(obj: Mapping[str, Any]) -> int:
+    """Return how many pods a Job has that have not ended. Old releases do not tell of those that are being deleted."""
+    return sum(_number(paths.find(obj, ("status", field))) for field in ("active", "terminating"))
 
 
 def _ended_of_jobset(obj: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Ended]:

@@ -15,6 +15,7 @@ from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
 from webhook.jobs.pod_sets.readers import SIZING_ANNOTATIONS
 from webhook.jobs.reading import status
+from webhook.jobs.reading.gang import GangReading
 from webhook.jobs.reading.gating import (
     for_a_member,
     is_child,
@@ -27,7 +28,7 @@ from webhook.jobs.reading.gating import (
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
 from webhook.server.jobs.children import decided_by_owner, judge_child, loses_maker
 from webhook.server.jobs.gang_checks import gang_problem, gang_warnings, reading, unfit_template
-from webhook.server.jobs.growth import growth, taken_back
+from webhook.server.jobs.growth import forgets, growth, taken_back
 from webhook.server.jobs.spare_room import crowded_out
 from webhook.server.jobs.ungated import newly_marked
 from webhook.server.review.answer import ALLOW, Answer, Refusal, allow, deny
@@ -43,6 +44,7 @@ from webhook.server.review.job_facts import (
     own_fields,
     ruling_alone,
 )
+from webhook.server.review.pod_facts import render_version
 from webhook.untyped import paths
 from webhook.untyped.editing import drop
 from webhook.untyped.values import mapping
@@ -369,9 +371,24 @@ def _size_judged(change: Change) -> Answer:
     if grown is not None:
         message = f"{grown}; a running gang does not grow. Suspend it first: it waits for the larger size"
         return deny(Refusal.GROWTH, message)
-    giver = change.reservation if status.gives_back(kind) else None
-    taken = None if giver is None else taken_back(before, asking, giver)
-    if taken is not None:
+    return _taking_back_refused(change, before, asking) if status.gives_back(kind) else ALLOW
+
+
+def _taking_back_refused(change: Change, before: GangReading, asking: GangReading) -> Answer:
+    """Refuse to have pods that have ended run again whose room is given back, or may be for all that is known here."""
+    held, view = change.reservation, change.rules.view
+    if held is not None:
+        taken = taken_back(before, asking, held, suspended=is_suspended(change.kind, change.old))
+        if taken is None:
+            return ALLOW
         message = f"{taken}, and others may have their room. Suspend it first: it waits for what it asks then"
         return deny(Refusal.GROWTH, message)
-    return ALLOW
+    started = before.admission
+    behind = started is not None and view.ledger_lags((started.epoch, started.seq), started.uid)
+    if not forgets(before, asking) or (view.ledger_trusted and not behind):
+        return ALLOW
+    message = (
+        "pods that have ended might run again, and this replica has not read what the job holds (ledger "
+        f"{render_version(view.ledger.version)}); it is retried"
+    )
+    return deny(Refusal.LEDGER_BEHIND, message, 503)

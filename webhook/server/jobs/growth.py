@@ -34,17 +34,24 @@ def growth(old: Gang | None, new: Gang, reservation: Reservation | None, *, but:
     return None
 
 
-def taken_back(old: GangReading, new: GangReading, reservation: Reservation) -> str | None:
+def taken_back(old: GangReading, new: GangReading, reservation: Reservation, *, suspended: bool) -> str | None:
     """Return which pods that have ended a changed gang might run again, or None: that room it has given back.
 
-    An Indexed Job of fewer completions forgets the indexes beyond them.
+    An Indexed Job of fewer completions forgets the indexes beyond them. ``suspended`` is whether ``old`` is.
     """
-    spared = spared_at_start(old.admission, reservation)
+    spared = spared_at_start(reservation, old.admission, old.requeue, suspended=suspended)
+    if spared is None:
+        return None
     before, now = (given_back(it.gang, it.ended, reservation, spared) for it in (old, new))
     for name, number in before.items():
         if now.get(name, 0) < number:
             return f"{does(number, 'have', f'of pod set {name}')} ended, and might run again"
     return None
+
+
+def forgets(old: GangReading, new: GangReading) -> bool:
+    """Return whether fewer pods count as ended after a change."""
+    return any(name not in new.ended or new.ended[name].pods < each.pods for name, each in old.ended.items())
 
 
 def _pod_set_growth(old: PodSet | None, new: PodSet, reserved: ReservedPodSet | None) -> str | None:

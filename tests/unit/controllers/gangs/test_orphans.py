@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.stage import JOB, LEDGER, PODS, POLICY, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, PODS, POLICY, stage, waiting_job
 from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
+from webhook.core.notation.amounts import FlavorResource
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.cluster import SimulatedCluster
 
@@ -320,3 +321,26 @@ async def test_nothing_in_another_namespace_keeps_the_quota_of_a_gang_that_is_de
         assert orjson.loads(await cluster.api().request("GET", path))["spec"]["suspend"] is False, "it runs on"
         assert [entry.name for entry in parts.view.ledger.entries.values()] == ["other"]
         running.cancel()
+
+
+async def test_what_a_job_had_given_back_no_later_leader_charges_once_it_is_orphaned() -> None:
+    async with stage() as play:
+        await play.take_over()
+        await play.cluster.create(waiting_job(pods=4))
+        await asyncio.sleep(20)
+        for pod in (await pods_of(play.cluster))[:3]:
+            status = orjson.dumps({"status": {"phase": "Succeeded"}})
+            path = f"{PODS}/{pod['metadata']['name']}/status"
+            await play.admin.request("PATCH", path, body=status, content_type=MERGE_PATCH)
+        await asyncio.sleep(20)
+        (entry,) = (await play.ledger()).entries.values()
+        assert entry.counts == {"main": 4}
+        await play.admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(5)
+        assert (await play.ledger()).entries[entry.uid].counts == {"main": 1}, "written down while somebody knows it"
+        await play.hand_over()
+        await asyncio.sleep(20)
+        assert play.parts.reconciler.engine.usage("research")[FlavorResource("any", "cpu")] == 1000
+        await play.cluster.create(waiting_job("other", pods=3))
+        await asyncio.sleep(20)
+        assert await play.running_pods() == 4, "it has the others' room, and one of them runs on"

@@ -212,6 +212,14 @@ def test_of_a_job_whose_pods_cannot_be_told_its_report_counts_all_the_same() -> 
     assert watched((older, RESERVED), view=view_with()).overdue("uid", [(older, RESERVED)], view_with(), 900) is None
 
 
+def test_a_work_queue_that_winds_down_lacks_no_pod() -> None:
+    """One has succeeded: none that fails after it is replaced, and a job that is stopped then would be complete."""
+    view, last = view_with("Succeeded", "Failed"), replace(RUNNING, winding_down=True)
+    whole = watched((RUNNING, RESERVED), view=view)
+    assert whole.overdue("uid", [(last, RESERVED)], view, 1000) is None
+    assert whole.due_seconds("uid") == inf
+
+
 def test_another_leader_counts_from_what_it_finds() -> None:
     whole, later = PodsReady(SETTINGS), replace(LEFT, ended={"main": Ended(3, 3)})
     assert whole.overdue("uid", [(later, RESERVED)], view_with("Running"), 500) is None

@@ -11,8 +11,10 @@ from webhook.controllers.gangs.stops import Stops
 from webhook.controllers.reporting.announce import Announcer
 from webhook.controllers.writes.batch import Batch
 from webhook.core.ledger.record import Membership, Reservation
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.reasons.eviction import START_TIMEOUT
 from webhook.jobs.kinds.registry import KINDS
+from webhook.jobs.reading.ended import Ended
 from webhook.jobs.reading.record import JobRecord
 
 GANGS = 1_000
@@ -63,3 +65,16 @@ def test_jobs_that_share_a_pod_group_are_looked_at_together_once_and_not_once_ea
     tick()
     assert {entry.stopping for entry in batch.put.values()} == {START_TIMEOUT}
     assert len(batch.put) == GANGS, "all of it is stopped, for want of its quorum"
+
+
+def test_what_a_gang_has_given_back_stays_so_when_it_is_to_be_stopped() -> None:
+    """The write that stops its job may be refused for long."""
+    world, records = World(), GangRecords()
+    held = world.admits(world.waits("train", pods=4))
+    job = replace(world.view.jobs[held.uid], ended={"main": Ended(3, 4)}, gives_back=True)
+    world.view.put_job(job)
+    world.engine.restore(held, job.gang, world.view.given_back(held))
+    assert world.engine.usage("vision")[FlavorResource("default", "cpu")] == 1000
+    records.of(held.uid).on(Event.READ_RUNNING)
+    stops_of(world, records).gang(held, START_TIMEOUT, Batch())
+    assert world.engine.usage("vision")[FlavorResource("default", "cpu")] == 1000

@@ -263,6 +263,12 @@ def test_active_and_ready_follow_the_controllers_report():
         ({"completions": 10}, {"succeeded": 5}, 0),
         ({"completions": 4}, {"succeeded": 3}, 3),
         ({"completions": None}, {"succeeded": 2}, 2),
+        # Of a list of work those that fail are replaced until one has succeeded, and then no more.
+        ({"completions": None}, {"failed": 2, "active": 4}, 0),
+        ({"completions": None}, {"failed": 2, "active": 3, "succeeded": 1}, 1),
+        ({"completions": None}, {"failed": 1, "active": 2, "succeeded": 1}, 2),
+        # Some of them were not seen yet when its controller counted.
+        ({"completions": None}, {"active": 1, "succeeded": 1}, 1),
         ({"completions": 6, "completionMode": "Indexed"}, {"completedIndexes": "0,2-3", "failedIndexes": "5"}, 2),
         ({"completions": 4, "completionMode": "Indexed"}, {"completedIndexes": "0-9", "succeeded": 10}, 4),
         ({"completions": 4, "completionMode": "Indexed"}, {"completedIndexes": "x,-,1-", "succeeded": 1}, 1),

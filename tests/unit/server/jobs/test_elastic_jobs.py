@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.jobs.objects_of_kinds import apply, load, record_of, reservation_of
 from tests.unit.server.jobs.test_children import update
 from tests.unit.server.reviews import ALICE, view, with_ledger
-from webhook.core.ledger.record import Reservation
+from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.notation import names
 from webhook.core.reasons.eviction import PREEMPTED
 from webhook.jobs.kinds.registry import KINDS
@@ -93,7 +93,8 @@ class Elastic:
         before, now = (read_gang(JOB, obj, ReadContext()) for obj in (self.obj, sent))
         assert now.asks is not None
         if self.held is not None:
-            found = growth(before.asks, now.asks, self.held) or taken_back(before, now, self.held)
+            found = growth(before.asks, now.asks, self.held)
+            found = found or taken_back(before, now, self.held, suspended=not self.runs)
             if found is not None:
                 return found
         self._write(size)
@@ -185,3 +186,74 @@ def test_what_a_start_was_spared_is_written_on_the_job_and_counts_for_that_start
     # Of another start, which had room for it.
     later = replace(reservation_of(record, {"main": 8}), since_seconds=2000.0)
     assert record_of(small.obj).given_back(later) == {"main": 1}
+
+
+async def test_before_it_is_started_it_gives_nothing_back_and_its_size_goes_down_and_up_again() -> None:
+    job = Elastic()
+    for index in range(4):
+        job.end(index)
+    job.reserve()
+    assert job.held is not None
+    small = copy.deepcopy(job)
+    assert small.refused(6) is None
+    assert small.room == job.room == 4, "how many it is spared is known once it is started"
+    for known in (with_ledger(view(), job.held), view()):
+        # A replica that has not read of the reservation answers the same.
+        known.put_job(record_of(small.obj))
+        assert (await update(known, small.obj, job.obj, ALICE)).allowed
+    small.start()
+    assert small.room == small.left == 2
+    job.start()
+    assert job.refused(6) is None
+    assert job.room == 4
+    job.obj = apply(job.obj, patches.stop(record_of(job.obj), Requeue(PREEMPTED, 0.0)))
+    assert job.room == 4, "what its start was spared is known when it is stopped, too"
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["as it ran", "with the completions that it had before"])
+def test_one_that_was_started_smaller_takes_nothing_back_when_it_is_stopped(restored: bool) -> None:
+    job = Elastic()
+    job.obj["metadata"]["annotations"] = {names.MIN_PARALLELISM: "2", names.COMPLETIONS_FOLLOW: "true"}
+    job.held = reservation_of(record_of(job.obj), {"main": 4})
+    job.start()
+    job.end(0)
+    job.end(1)
+    assert job.room == job.left == 2
+    # It may change its templates again once its controller reports it stopped; pods may still be stopping then.
+    job.obj["status"] |= {"terminating": 2} | ({} if restored else {"active": 2})
+    job.obj = apply(job.obj, patches.stop(record_of(job.obj), Requeue(PREEMPTED, 0.0)))
+    if restored:
+        job.obj["status"] |= {"conditions": [{"type": "Suspended", "status": "True"}]}
+        job.obj = apply(job.obj, patches.stop(record_of(job.obj), Requeue(PREEMPTED, 0.0)))
+    assert job.size == (8 if restored else 4)
+    assert job.room == 2
+    asked = record_of(job.obj).asks
+    assert asked is not None
+    assert asked.counts == {"main": 8}, "its completions count what has ended"
+
+
+@pytest.mark.parametrize(
+    ("forgets", "seen", "allowed"),
+    [
+        (True, Ledger(3, 0), False),
+        (True, None, False),
+        # Nothing is held: nor was anything given back.
+        (True, Ledger(3, 1), True),
+        (False, Ledger(3, 0), True),
+    ],
+    ids=["behind", "without a ledger", "all is read", "nothing is forgotten"],
+)
+async def test_who_has_not_read_what_it_holds_lets_it_forget_nothing(
+    forgets: bool, seen: Ledger | None, allowed: bool
+) -> None:
+    job = Elastic(4)
+    job.start()
+    job.end(3 if forgets else 0)
+    small = copy.deepcopy(job)
+    small._write(3)
+    replica = view()
+    replica.set_ledger(seen)
+    replica.put_job(record_of(job.obj))
+    answer = await update(replica, job.obj, small.obj | {"status": job.obj["status"]}, ALICE)
+    assert answer.allowed is allowed
+    assert allowed or (answer.code, answer.message.endswith("it is retried")) == (503, True)

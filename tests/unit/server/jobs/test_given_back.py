@@ -83,6 +83,16 @@ async def test_fewer_pods_at_a_time_take_nothing_back() -> None:
     assert admitted(old).given_back(reservation()) == admitted(new).given_back(reservation()) == {"main": 2}
 
 
+async def test_a_work_queue_that_winds_down_keeps_what_it_gave_back_in_whatever_parallelism() -> None:
+    status = {"succeeded": 1, "failed": 1, "active": 2}
+    old, new = running(4, **status), running(2, **status)
+    for obj in (old, new):
+        del obj["spec"]["completions"], obj["spec"]["completionMode"]
+    assert (await update(admitted(old), old, new, ALICE)).allowed
+    assert (await update(admitted(new), new, old, ALICE)).allowed
+    assert admitted(old).given_back(reservation()) == admitted(new).given_back(reservation()) == {"main": 2}
+
+
 async def test_pods_are_created_in_what_is_left_of_the_room() -> None:
     seen = admitted(running(completedIndexes="2-3"))
     seen.fences.put_pod(record("a", gang="job-1"))
@@ -212,11 +222,28 @@ def test_others_have_no_room_in_which_pods_are_whatever_a_job_counts(status: dic
     pods = [replace(each, terminating=number < leaving) for number, each in enumerate(there)]
     for each in pods:
         seen.fences.put_pod(each)
-    seen.put_job(read(JOB, obj | {"status": status}, ReadContext()))
-    assert seen.given_back(reservation()) == {}
+
+    def given(left: int) -> dict[str, int]:
+        told = status | {"active": min(status["active"], left)}
+        seen.put_job(read(JOB, obj | {"status": told}, ReadContext()))
+        return dict(seen.given_back(reservation()))
+
+    assert given(4) == {}
     seen.fences.drop_pod("team-a", "a")
-    assert seen.given_back(reservation()) == {"main": 1}
+    assert given(3) == {"main": 1}
     seen.fences.put_pod(replace(pods[1], phase="Succeeded"))
-    assert seen.given_back(reservation()) == {"main": 2}
+    assert given(2) == {"main": 2}
     # A pod to come is judged by what the job says: it is as if the room were given already.
-    assert seen.fences.given_back("team-a", "job-1", "main") >= 3
+    assert seen.fences.given_back("team-a", "job-1", "main") >= 2
+
+
+def test_a_status_that_is_read_before_the_pods_are_says_itself_how_many_are_there() -> None:
+    """One has succeeded, and of the four others, two are being deleted and have been replaced."""
+    said = {"succeeded": 1, "active": 2, "terminating": 2}
+    seen = admitted(running() | {"status": said | {"completedIndexes": "0"}})
+    assert seen.given_back(reservation()) == {}
+    seen.put_job(read(JOB, running(**said | {"completedIndexes": "0", "terminating": 1}), ReadContext()))
+    assert seen.given_back(reservation()) == {"main": 1}
+    for uid in "abcd":
+        seen.fences.put_pod(record(uid, gang="job-1"))
+    assert seen.given_back(reservation()) == {}, "what is there counts too"
