@@ -140,7 +140,7 @@ that took the pods which a Job gets back as it is stopped for running, one
 that asked of ended pods where their gang runs by now, and others that asked for the flavor of a gang without a queue,
 and for the room of a JobSet that was deleted and had no pods left, a node that came back and was given to others than
 the pods that waited for one, an owner who held a job while nobody led and the ledger was edited, a page of a ledger
-that had come as far as the one after it, and room that a Job gave back while pods were in it that nobody had read yet."""
+that had come as far as the one after it, and room that a Job gave back while pods were in it that none had read yet."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)
