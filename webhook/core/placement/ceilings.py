@@ -70,7 +70,14 @@ class _Gone:
         for node, amounts in held.items():
             for name, amount in amounts.items():
                 of = self.more.setdefault(name, {})
-                of[node] = of.get(node, 0) + sign * amount
+                now = of.get(node, 0) + sign * amount
+                if now:
+                    of[node] = now
+                    continue
+                # Whoever writes jobs may use one host port after another.
+                of.pop(node, None)
+                if not of:
+                    del self.more[name]
 
 
 @dataclass(slots=True)

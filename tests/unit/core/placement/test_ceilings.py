@@ -82,3 +82,15 @@ def test_a_no_is_certain_and_of_one_set_counts_say_what_placing_it_says(
         assert seats.found() == fits
         if near is None or not near.slice_size:
             assert may == fits
+
+
+def test_nothing_is_kept_of_what_gangs_held_that_are_gone() -> None:
+    there, kept = Capacity(), Ceilings()
+    there.put_node(NodeRecord("n0", {"cpu": 4000}))
+    asked = [Asked("main", Shape((("cpu", 4000),)), 1)]
+    for port in range(3):
+        there.bind("pod", Bound("n0", {"cpu": 1000, f"TCP/{port}": 1000}, "a", "main"))
+        assert kept.may_hold(there, asked, "kind", ["a"])
+        there.unbind("pod")
+        assert kept.may_hold(there, asked, "kind", [])
+        assert kept._gone["kind"].more == {}
