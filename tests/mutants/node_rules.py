@@ -144,4 +144,12 @@ NODE_MUTANTS: Final = (
         "return False\n",
         f"{UNIT}/core/scheduler/test_node_turns.py",
     ),
+    Mutant(
+        "N",
+        "a question about room that others would leave has no effect on decisions",
+        "webhook/core/placement/ceilings.py",
+        "        if capacity.asking:\n",
+        "        if False:\n",
+        f"{UNIT}/core/scheduler/test_counting_in_steps.py",
+    ),
 )

@@ -117,14 +117,42 @@ class _Ceiling:
         capacity.looked += len(capacity.names)
 
 
+@dataclass(slots=True)
+class _Kept:
+    """What was counted last, for decisions or for questions."""
+
+    gone: dict[Hashable, _Gone] = field(default_factory=dict)
+    """By kind."""
+    _ceilings: dict[tuple[Hashable, Shape], _Ceiling] = field(default_factory=dict)
+
+    def may_hold(
+        self, capacity: Capacity, asked: Sequence[Asked], kind: Hashable, gangs: Collection[str]
+    ) -> bool | None:
+        """Return what ``Ceilings.may_hold`` does."""
+        gone = self.gone.pop(kind, None)
+        if gone is None or gone.capacity is not capacity:
+            gone = _Gone(capacity)
+        keep_last(self.gone, kind, gone, CEILINGS_MAX)
+        if not gone.catch_up(gangs):
+            return None
+        return all(Prefilter(capacity, each, self._ranking(gone, each.shape, kind)).open for each in asked)
+
+    def _ranking(self, gone: _Gone, shape: Shape, kind: Hashable) -> Ranking:
+        ceiling = self._ceilings.pop((kind, shape), None)
+        if ceiling is None or ceiling.gone is not gone:
+            ceiling = _Ceiling(gone, Ranking(shape, gone.capacity.scarce(shape)))
+        ceiling.catch_up()
+        keep_last(self._ceilings, (kind, shape), ceiling, CEILINGS_MAX)
+        return ceiling.ranking
+
+
 class Ceilings:
-    """Those that were asked about last."""
+    """Those that were asked about last. A question counts apart, so that it has no effect on decisions."""
 
     def __init__(self) -> None:
-        self._gone: dict[Hashable, _Gone] = {}
-        self._kept: dict[tuple[Hashable, Shape], _Ceiling] = {}
+        self._decided, self._asked = _Kept(), _Kept()
         self.unanswered = 0
-        """How often there was no answer yet."""
+        """How often there was no answer yet for a decision."""
 
     def may_hold(
         self, capacity: Capacity, asked: Sequence[Asked], kind: Hashable, gangs: Collection[str]
@@ -134,19 +162,8 @@ class Ceilings:
 
         Gangs of the same ``kind`` name much the same others: what was counted for the last one is used again.
         """
-        gone = self._gone.pop(kind, None)
-        if gone is None or gone.capacity is not capacity:
-            gone = _Gone(capacity)
-        keep_last(self._gone, kind, gone, CEILINGS_MAX)
-        if not gone.catch_up(gangs):
-            self.unanswered += 1
-            return None
-        return all(Prefilter(capacity, each, self._ranking(gone, each.shape, kind)).open for each in asked)
-
-    def _ranking(self, gone: _Gone, shape: Shape, kind: Hashable) -> Ranking:
-        ceiling = self._kept.pop((kind, shape), None)
-        if ceiling is None or ceiling.gone is not gone:
-            ceiling = _Ceiling(gone, Ranking(shape, gone.capacity.scarce(shape)))
-        ceiling.catch_up()
-        keep_last(self._kept, (kind, shape), ceiling, CEILINGS_MAX)
-        return ceiling.ranking
+        if capacity.asking:
+            return self._asked.may_hold(capacity, asked, kind, gangs)
+        answer = self._decided.may_hold(capacity, asked, kind, gangs)
+        self.unanswered += answer is None
+        return answer

@@ -93,4 +93,4 @@ def test_nothing_is_kept_of_what_gangs_held_that_are_gone() -> None:
         assert kept.may_hold(there, asked, "kind", ["a"])
         there.unbind("pod")
         assert kept.may_hold(there, asked, "kind", [])
-        assert kept._gone["kind"].more == {}
+        assert kept._decided.gone["kind"].more == {}
