@@ -1,5 +1,7 @@
 """What gangs hold that may be stopped takes several cycles to count, for more kinds of gangs than are kept."""
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from webhook.core.placement import ceilings
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler import booked_nodes
 from webhook.core.scheduler.engine import Engine
+from webhook.core.scheduler.plan import Plan
 
 POOLS = 10
 NODES = 8
@@ -30,11 +33,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Pools:
-    """A queue for each pool of nodes, with a gang on each node; every second queue has quota for more."""
+    """A queue for each pool of nodes, with a gang on each node; some queues have quota for more."""
 
-    def __init__(self) -> None:
+    def __init__(self, roomy: Collection[int] = range(1, POOLS, 2)) -> None:
         self.engine, self.nodes, self.now = Engine(), Capacity(), 0.0
-        queues = (queue(f"q{pool}", 100 if pool % 2 else NODES, preemption=PREEMPTS) for pool in range(POOLS))
+        queues = (queue(f"q{pool}", 100 if pool in roomy else NODES, preemption=PREEMPTS) for pool in range(POOLS))
         self.engine.set_policy(policy(*queues), LABELS, 0.0)
         for pool in range(POOLS):
             for node in range(NODES):
@@ -58,7 +61,7 @@ class Pools:
         self.nodes.unbind(f"pod{pool}-{node}")
         self.engine.wake_nodes()
 
-    def cycle(self) -> tuple[object, ...]:
+    def cycle(self) -> tuple[Plan, float | None, frozenset[object]]:
         """Return what is decided, and whether another cycle is due at once."""
         self.now += 1.0
         plan = self.engine.cycle(self.now, Fences(), epoch=1)
@@ -109,3 +112,55 @@ def test_whatever_is_asked_the_same_is_decided(events: list[tuple[str, int, int]
         for each in asked.engine.waiting():
             asked.engine.reason(each.uid)
         assert quiet.engine.next_wake(quiet.now) == asked.engine.next_wake(asked.now)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_each_of_many_kinds_gets_its_room_though_nodes_change_in_every_cycle(changes: bool) -> None:
+    world, served = Pools(roomy=()), set[str]()
+    for pool in range(POOLS):
+        world.submit(f"high{pool}", pool, 2, priority=5)
+    for _ in range(3 * POOLS):
+        if changes:
+            world.engine.wake_nodes()
+        served |= {each.by for each in world.cycle()[0].preempted}
+    assert served == {f"high{pool}" for pool in range(POOLS)}
+    assert world.engine.next_wake(world.now) is None
+
+
+def test_who_is_asked_in_turn_has_its_own_counted_though_others_are_counted_in_every_cycle() -> None:
+    world = Pools(roomy=[0])
+    for pool in range(1, POOLS):
+        world.submit(f"high{pool}", pool, 3, priority=5)
+
+    def stopped_within(cycles: int) -> set[str]:
+        """Two nodes of each pool may be had: gangs of three pods find no third, whoever is stopped."""
+        for _ in range(cycles):
+            world.engine.wake_nodes()
+            plan = world.cycle()[0]
+            if plan.preempted:
+                return {each.by for each in plan.preempted}
+        return set()
+
+    assert not stopped_within(10 * POOLS)
+    assert world.engine.state.ceilings.waiting, "more kinds are asked about than are kept"
+    world.submit("high0", 0, 2, priority=5)
+    assert stopped_within(4 * POOLS) == {"high0"}
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(EVENTS, min_size=5, max_size=60))
+def test_when_all_is_quiet_nobody_waits_for_whom_others_could_be_stopped(events: list[tuple[str, int, int]]) -> None:
+    world = Pools()
+    for event in (*[("submit", pool, 1) for pool in range(POOLS)], *events):
+        happens(world, *event)
+        world.cycle()
+    for _ in range(20 * POOLS):
+        world.cycle()
+    assert world.engine.next_wake(world.now) is None
+    with pytest.MonkeyPatch.context() as at_once:
+        at_once.setattr(ceilings, "COUNTED_AT_ONCE", 1000)
+        at_once.setattr(booked_nodes, "LOOKS", 10_000)
+        known = world.engine.copy()
+        known.wake_nodes()
+        for _ in range(POOLS):
+            assert not known.cycle(world.now, Fences(), epoch=1)
