@@ -164,3 +164,14 @@ def test_when_all_is_quiet_nobody_waits_for_whom_others_could_be_stopped(events:
         known.wake_nodes()
         for _ in range(POOLS):
             assert not known.cycle(world.now, Fences(), epoch=1)
+
+
+def test_who_searches_nothing_takes_no_search_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ceilings, "COUNTED_AT_ONCE", 1000)
+    world = Pools(roomy=[0])
+    for pool in range(1, booked_nodes.SEARCHES + 2):
+        world.submit(f"high{pool}", pool, 3, priority=5)
+    world.cycle()
+    world.submit("high0", 0, 2, priority=5)
+    world.engine.wake_nodes()
+    assert {each.by for each in world.cycle()[0].preempted} == {"high0"}
