@@ -152,4 +152,28 @@ NODE_MUTANTS: Final = (
         "return False\n",
         f"{UNIT}/core/scheduler/test_node_turns.py",
     ),
+    Mutant(
+        "N",
+        "a question about room that others would leave has no effect on decisions",
+        "webhook/core/placement/ceilings.py",
+        "        if capacity.asking:\n",
+        "        if False:\n",
+        f"{UNIT}/core/scheduler/test_counting_in_steps.py",
+    ),
+    Mutant(
+        "N",
+        "while what some would leave is counted no other count pushes it out",
+        "webhook/core/placement/ceilings.py",
+        "if kind in self._decided.gone or kind == next(iter(self._line), kind):\n",
+        "if True:\n",
+        f"{UNIT}/core/scheduler/test_counting_in_steps.py -k 'each_of_many_kinds'",
+    ),
+    Mutant(
+        "N",
+        "a count that nobody asks for any more keeps no other waiting",
+        "webhook/core/placement/ceilings.py",
+        "for kind, asked in self._line.items() if asked}\n",
+        "for kind in self._line}\n",
+        f"{UNIT}/core/placement/test_ceilings.py",
+    ),
 )

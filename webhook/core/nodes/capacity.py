@@ -49,7 +49,8 @@ class Capacity:
         """Uid of a gang to its bound pods."""
         self._decided, self._asked = Looks(), Looks()
         """What was looked at for decisions, and for questions."""
-        self._looks = self._decided
+        self.asking = False
+        """Whether a question is asked, which has no effect on decisions."""
         self.changes = Changes()
         """Of nodes."""
         self.generation = 0
@@ -331,11 +332,11 @@ class Capacity:
     @contextmanager
     def questions(self) -> Iterator[None]:
         """Ask without any effect on decisions."""
-        self._looks = self._asked
+        self.asking = True
         try:
             yield
         finally:
-            self._looks = self._decided
+            self.asking = False
 
     @property
     def due(self) -> Mapping[str, Sequence[Shape]]:
@@ -344,7 +345,7 @@ class Capacity:
 
     def may_ask(self, shapes: Collection[Shape], gang: str) -> bool:
         """Return whether shapes may be looked at in this round for ``gang``; if not, they will be in a later one."""
-        looks, known = self._looks, self._decided.rankings
+        looks, known = self._asked if self.asking else self._decided, self._decided.rankings
         new = [shape for shape in shapes if shape not in known and shape not in looks.rankings]
         return not new or looks.turns.take(new, len(self.nodes), gang)
 
@@ -358,9 +359,9 @@ class Capacity:
 
     def ranking(self, shape: Shape) -> Ranking:
         """Return the ranking of ``shape``, up to date."""
-        kept, most = self._looks.rankings, SHAPES_MAX
-        if self._looks is self._asked:
-            known, most = self.known_ranking(shape), QUESTIONS_MAX
+        kept, most = self._decided.rankings, SHAPES_MAX
+        if self.asking:
+            known, kept, most = self.known_ranking(shape), self._asked.rankings, QUESTIONS_MAX
             if known is not None:
                 return known
         ranking = self._caught_up(shape, kept.pop(shape, None))

@@ -3,7 +3,7 @@
 For each kind of gang that asked lately, what others hold that it may have stopped is kept added up, by node, and for
 each shape the room on every node as it would be then. Only nodes that changed are counted again, and what those hold
 who joined or left the gangs that may be stopped. One of these that ends changes nothing: what it held is free, and was
-counted already. A first question about many gangs has to be asked several times, because they are counted in steps.
+counted already. Who asks first about many gangs has to ask several times, because they are counted in steps.
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -24,8 +24,8 @@ CEILINGS_MAX: Final = 8
 """Kept; each takes some megabytes at 10,000 nodes, and the one used longest ago goes first."""
 
 COUNTED_AT_ONCE: Final = 15_000
-"""What gangs hold is added up on so many nodes, one counted again for each gang there, before who asks has to ask once
-more: some hundredths of a second."""
+"""What gangs hold that are new here is added up on so many nodes, one counted again for each gang there, before who
+asks has to ask once more: some hundredths of a second."""
 
 
 @dataclass(slots=True)
@@ -44,6 +44,7 @@ class _Gone:
     def catch_up(self, gangs: Collection[str]) -> bool:
         """Count ``gangs``, and no others; return whether that is done."""
         left = COUNTED_AT_ONCE
+        # What has changed is counted besides: so those that are new have their turn, whatever changes.
         for gang in [gang for gang in self.gangs if gang not in gangs]:
             self._add(self.gangs.pop(gang), -1)
         for gang in gangs:
@@ -52,8 +53,9 @@ class _Gone:
             now, before = self.capacity.held(gang), self.gangs.get(gang)
             if now is before or not (now or before):
                 continue
-            left -= len(now)
-            if before is not None:
+            if before is None:
+                left -= len(now)
+            else:
                 self._add(before, -1)
                 del self.gangs[gang]
             if now:
@@ -70,7 +72,14 @@ class _Gone:
         for node, amounts in held.items():
             for name, amount in amounts.items():
                 of = self.more.setdefault(name, {})
-                of[node] = of.get(node, 0) + sign * amount
+                now = of.get(node, 0) + sign * amount
+                if now:
+                    of[node] = now
+                    continue
+                # Whoever writes jobs may use one host port after another.
+                of.pop(node, None)
+                if not of:
+                    del self.more[name]
 
 
 @dataclass(slots=True)
@@ -110,36 +119,74 @@ class _Ceiling:
         capacity.looked += len(capacity.names)
 
 
-class Ceilings:
-    """Those that were asked about last."""
+@dataclass(slots=True)
+class _Kept:
+    """What was counted last, for decisions or for questions."""
 
-    def __init__(self) -> None:
-        self._gone: dict[Hashable, _Gone] = {}
-        self._kept: dict[tuple[Hashable, Shape], _Ceiling] = {}
-        self.unanswered = 0
-        """How often there was no answer yet."""
+    gone: dict[Hashable, _Gone] = field(default_factory=dict)
+    """By kind."""
+    _ceilings: dict[tuple[Hashable, Shape], _Ceiling] = field(default_factory=dict)
 
     def may_hold(
         self, capacity: Capacity, asked: Sequence[Asked], kind: Hashable, gangs: Collection[str]
     ) -> bool | None:
-        """Return whether each of ``asked`` might find nodes once ``gangs`` are gone. False is certain; None: ask again,
-        they are not all counted yet.
-
-        Gangs of the same ``kind`` name much the same others: what was counted for the last one is used again.
-        """
-        gone = self._gone.pop(kind, None)
+        """Return what ``Ceilings.may_hold`` does."""
+        gone = self.gone.pop(kind, None)
         if gone is None or gone.capacity is not capacity:
             gone = _Gone(capacity)
-        keep_last(self._gone, kind, gone, CEILINGS_MAX)
+        keep_last(self.gone, kind, gone, CEILINGS_MAX)
         if not gone.catch_up(gangs):
-            self.unanswered += 1
             return None
         return all(Prefilter(capacity, each, self._ranking(gone, each.shape, kind)).open for each in asked)
 
     def _ranking(self, gone: _Gone, shape: Shape, kind: Hashable) -> Ranking:
-        ceiling = self._kept.pop((kind, shape), None)
+        ceiling = self._ceilings.pop((kind, shape), None)
         if ceiling is None or ceiling.gone is not gone:
             ceiling = _Ceiling(gone, Ranking(shape, gone.capacity.scarce(shape)))
         ceiling.catch_up()
-        keep_last(self._kept, (kind, shape), ceiling, CEILINGS_MAX)
+        keep_last(self._ceilings, (kind, shape), ceiling, CEILINGS_MAX)
         return ceiling.ranking
+
+
+class Ceilings:
+    """Those that were asked about last. A question counts apart, so that it has no effect on decisions.
+
+    While a kind is counted for decisions nothing else begins to be, which might push out what is counted already: the
+    others stand in line. Each has its turn that asks in every cycle; one that has not asked in the last lapses.
+    """
+
+    def __init__(self) -> None:
+        self._decided, self._asked = _Kept(), _Kept()
+        self._line: dict[Hashable, bool] = {}
+        """Kinds that have no answer yet, the one that is counted first, to whether they have asked in this cycle."""
+        self.waiting: dict[str, None] = {}
+        """Uids of the gangs that had no answer yet in this cycle."""
+        self.unanswered = 0
+        """How often there was no answer yet for a decision."""
+
+    def begin_cycle(self) -> None:
+        """Let those lapse that nobody has asked about in the last cycle: their gangs started, are gone, or wait for
+        something else.
+        """
+        self.waiting = {}
+        self._line = {kind: False for kind, asked in self._line.items() if asked}
+
+    def may_hold(
+        self, capacity: Capacity, asked: Sequence[Asked], kind: Hashable, gangs: Collection[str], gang: str
+    ) -> bool | None:
+        """Return whether each of ``asked`` of ``gang`` might find nodes once ``gangs`` are gone. False is certain;
+        None: ask again, they are not all counted yet.
+
+        Gangs of the same ``kind`` name much the same others: what was counted for the last one is used again.
+        """
+        if capacity.asking:
+            return self._asked.may_hold(capacity, asked, kind, gangs)
+        answer = None
+        if kind in self._decided.gone or kind == next(iter(self._line), kind):
+            answer = self._decided.may_hold(capacity, asked, kind, gangs)
+        if answer is None:
+            self._line[kind], self.waiting[gang] = True, None
+            self.unanswered += 1
+        else:
+            self._line.pop(kind, None)
+        return answer

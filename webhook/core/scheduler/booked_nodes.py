@@ -51,7 +51,8 @@ ASKED: Final = 2
 
 def renew(state: State) -> None:
     """End bookings of gangs whose turn is over, and have those decided about again whose nodes went away."""
-    state.searches_left, state.unanswered_before = SEARCHES, state.ceilings.unanswered
+    state.searches_left = SEARCHES
+    state.ceilings.begin_cycle()
     state.looks_owed = max(0, state.looks_owed - LOOKS)
     state.asked_at = state.asked_from
     for uid in list(state.booked):
@@ -91,7 +92,8 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
         return decision
     later = [each for each in _rivals(state, eclass, decision) if state.order(each) > state.order(uid)]
     stops = state.may_stop_for_nodes(eclass)
-    if nodes is None or not (later or stops) or not _lacks_nodes(decision) or not _may_search(state, uid):
+    may_help = bool(later) or (stops and _waits_for_nodes_alone(decision))
+    if nodes is None or not may_help or not _lacks_nodes(decision) or not _may_search(state, uid):
         return decision
     looked, kept = nodes.looked, {each: nodes.unclaim(each) for each in later}
     instead = state.decide(eclass) if later else decision
@@ -130,7 +132,7 @@ def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: S
         return lost
     if nodes.keeps(uid) and decision.misplaced is not None and not nodes.ranking(decision.misplaced.asked.shape).total:
         return False
-    if not _may_search(state, uid):
+    if _goes_on(state, uid) or not _may_search(state, uid):
         return False
     looked, kept, planned = nodes.looked, nodes.unclaim(uid), smallest(eclass, decision)
     found = _first_to_be_free(state, eclass.head, planned)
@@ -162,7 +164,7 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
         return None
     ends: list[Allocation] = []
     beside = _beside(state, planned.usage())
-    if not seats.found() and not _suffice(state, seats, beside, planned):
+    if not seats.found() and not _suffice(state, gang, seats, beside, planned):
         return None
     for allocation in sorted(beside, key=lambda each: _end(state, each)):
         if seats.found():
@@ -179,13 +181,13 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
     return claimed, tuple(each.uid for each in awaited)
 
 
-def _suffice(state: State, seats: Vacated, beside: Iterable[Allocation], planned: Reservation) -> bool:
+def _suffice(state: State, gang: Gang, seats: Vacated, beside: Iterable[Allocation], planned: Reservation) -> bool:
     """Return whether there might be nodes once all are gone that run ``beside`` a gang; False is certain, unless there
     was no answer yet.
     """
     kind = ("all of", *sorted({key.flavor for key in planned.usage()}))
     gangs = dict.fromkeys(uid for each in beside for uid in each.uids)
-    return bool(state.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs))
+    return bool(state.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs, gang.uid))
 
 
 def _beside(state: State, usage: Mapping[FlavorResource, int]) -> list[Allocation]:
@@ -212,10 +214,12 @@ def _may_search(state: State, uid: str) -> bool:
 
 
 def _goes_on(state: State, uid: str) -> bool:
-    """Return whether it is not known yet what nodes would hold without others; if so, ask again in the next cycle."""
-    if not state.counts_on:
+    """Return whether it is not known yet what nodes would hold for a gang without others; if so, ask again in the next
+    cycle. What is counted for one keeps no other from being asked, but few search beside it.
+    """
+    if uid not in state.ceilings.waiting:
         return False
-    state.searches_left = 0
+    state.searches_left = min(state.searches_left, 1)
     _ask_later(state, state.order(uid))
     return True
 

@@ -97,8 +97,6 @@ class State:
     """Which local queue goes first by decayed usage."""
     ceilings: Ceilings = field(default_factory=Ceilings)
     """What nodes would hold if others were gone."""
-    unanswered_before: int = 0
-    """How often these had no answer yet when the cycle began."""
     _decider: Decider | None = None
 
     def __post_init__(self) -> None:
@@ -136,7 +134,7 @@ class State:
     @property
     def counts_on(self) -> bool:
         """Whether somebody waits for what the next cycle goes on to count."""
-        return self.ceilings.unanswered > self.unanswered_before
+        return bool(self.ceilings.waiting)
 
     def set_policy(self, policy: Policy, namespaces: Mapping[str, Mapping[str, str]], now: float) -> None:
         """Decide by another policy; where it says something new, every gang is decided again."""

@@ -1,6 +1,7 @@
 """What nodes would hold if others were gone, kept from question to question, against a look at all of them."""
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness
@@ -9,6 +10,7 @@ from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.shape import Shape
 from webhook.core.notation.names import HOSTNAME
+from webhook.core.placement import ceilings
 from webhook.core.placement.ceilings import Ceilings
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
@@ -71,9 +73,9 @@ def test_a_no_is_certain_and_of_one_set_counts_say_what_placing_it_says(
         change(there, *step)
         assert there.held_by(GANGS) == there.copy().held_by(GANGS), "what is remembered of gangs is what they hold"
         fits = not isinstance(place(there, asked, there.held_by(sorted(gone))), Misplaced)
-        may = kept.may_hold(there, asked, "kind", dict.fromkeys(sorted(gone)))
+        may = kept.may_hold(there, asked, "kind", dict.fromkeys(sorted(gone)), "gang")
         assert may or not fits
-        assert may == Ceilings().may_hold(there, asked, "kind", gone), "as if it were asked for the first time"
+        assert may == Ceilings().may_hold(there, asked, "kind", gone, "gang"), "as if it were asked for the first time"
         seats = Vacated(there, asked)
         for uid in GANGS:
             seats.take([uid])
@@ -82,3 +84,52 @@ def test_a_no_is_certain_and_of_one_set_counts_say_what_placing_it_says(
         assert seats.found() == fits
         if near is None or not near.slice_size:
             assert may == fits
+
+
+def test_nothing_is_kept_of_what_gangs_held_that_are_gone() -> None:
+    there, kept = Capacity(), Ceilings()
+    there.put_node(NodeRecord("n0", {"cpu": 4000}))
+    asked = [Asked("main", Shape((("cpu", 4000),)), 1)]
+    for port in range(3):
+        there.bind("pod", Bound("n0", {"cpu": 1000, f"TCP/{port}": 1000}, "a", "main"))
+        assert kept.may_hold(there, asked, "kind", ["a"], "gang")
+        there.unbind("pod")
+        assert kept.may_hold(there, asked, "kind", [], "gang")
+        assert kept._decided.gone["kind"].more == {}
+
+
+KINDS = 12
+MEMBERS = 7
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sets(st.integers(0, KINDS - 1), min_size=1),
+    st.lists(st.tuples(st.permutations(range(KINDS)), st.sets(st.integers(0, KINDS - 1))), min_size=1, max_size=8),
+    st.lists(st.integers(0, KINDS * MEMBERS - 1), max_size=40),
+)
+def test_each_kind_that_asks_in_every_cycle_is_answered_whatever_others_ask_and_whatever_changes(
+    monkeypatch: pytest.MonkeyPatch,
+    steady: set[int],
+    cycles: list[tuple[list[int], set[int]]],
+    changed: list[int],
+) -> None:
+    monkeypatch.setattr(ceilings, "COUNTED_AT_ONCE", 2)
+    there, kept, unanswered = Capacity(), Ceilings(), set(steady)
+    there.put_node(NodeRecord("n0", {"cpu": 1000}))
+    asked = [Asked("main", Shape((("cpu", 1000),)), 1)]
+    for number in range(KINDS * MEMBERS):
+        there.bind(f"pod-{number}", Bound("n0", {"cpu": 1}, f"g{number}", "main"))
+    most = KINDS * (MEMBERS + 1)
+    for cycle in range(most):
+        order, others = cycles[cycle % len(cycles)]
+        # They give up after a while.
+        others = others if cycle < len(cycles) else set()
+        for number in changed:
+            there.bind(f"pod-{number}", Bound("n0", {"cpu": 2 + cycle}, f"g{number}", "main"))
+        kept.begin_cycle()
+        for kind in order:
+            gangs = [f"g{number}" for number in range(kind * MEMBERS, (kind + 1) * MEMBERS)]
+            if kind in steady | others and kept.may_hold(there, asked, kind, gangs, f"of {kind}") is not None:
+                unanswered.discard(kind)
+    assert not unanswered
