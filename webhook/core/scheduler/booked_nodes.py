@@ -45,9 +45,6 @@ LOOKS: Final = 4_000
 """At so many nodes a cycle may look in searches without a result, a hundredth of a second. What one takes beyond that
 the next cycles make up for, in which nobody searches."""
 
-ASKED: Final = 2
-"""How many gangs are asked in one cycle whether they book what another no longer has."""
-
 
 def renew(state: State) -> None:
     """End bookings of gangs whose turn is over, and have those decided about again whose nodes went away."""
@@ -64,18 +61,20 @@ def renew(state: State) -> None:
 
 
 def ask_next(state: State) -> bool:
-    """Have the next few decided about that lack nodes, in their order, since a booking has ended; return whether there
-    were any. One of them may book nodes now, also where there are not enough for it yet.
+    """Have the next one decided about that lacks nodes, in their order, since a booking has ended; return whether there
+    was any. It may book nodes now, also where there are not enough for it yet.
+
+    Of two, one that comes later but is decided about first could use up the searches of every cycle.
     """
     since = state.asked_from
     if since is None or state.looks_owed > LOOKS:
         return False
     waiting = {state.order(each.head.uid): each for each in state.pending.waiting_for(NodesFreed()) if each.order}
     turn = sorted(place for place in waiting if place >= since)
-    for place in turn[:ASKED]:
-        state.pending.wake_class(waiting[place])
-    if len(turn) > ASKED:
-        state.asked_from = turn[ASKED]
+    if turn:
+        state.pending.wake_class(waiting[turn[0]])
+    if len(turn) > 1:
+        state.asked_from = turn[1]
     else:
         state.asked_from, state.asked_next = state.asked_next, None
     return bool(turn)

@@ -128,7 +128,6 @@ def test_many_that_fit_no_nodes_at_all_hold_up_neither_the_cycle_nor_who_would_b
     made, _ = three_nodes()
     made.withdraw("wide")
     monkeypatch.setattr(booked_nodes, "SEARCHES", 2)
-    monkeypatch.setattr(booked_nodes, "ASKED", 1)
     made.submit(gang("later", "q", cpu=4, pods=2, created=30.0, priority=-1), 20.0)
     assert admitted(made, 20.0) == []
     assert list(made.state.booked) == ["later"]

@@ -141,7 +141,6 @@ def test_many_that_would_have_to_be_searched_for_are_looked_at_a_few_in_each_cyc
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(booked_nodes, "SEARCHES", 2)
-    monkeypatch.setattr(booked_nodes, "ASKED", 1)
     made, there = filled()
     there.bind("foreign", Bound("c", {"cpu": 1000}))
     made.release("z")
