@@ -144,4 +144,20 @@ NODE_MUTANTS: Final = (
         "return False\n",
         f"{UNIT}/core/scheduler/test_node_turns.py",
     ),
+    Mutant(
+        "N",
+        "who has had its turn looks at other nodes in turn",
+        "webhook/core/nodes/turns.py",
+        "for shape, work in new.items() if shape not in looked}",
+        "for shape, work in new.items() if not looked}",
+        f"{UNIT}/core/nodes/test_turns.py {UNIT}/core/scheduler/test_node_turns.py",
+    ),
+    Mutant(
+        "N",
+        "what was looked at long ago is looked at again in turn",
+        "webhook/core/nodes/capacity.py",
+        "        return behind if behind > CHANGES_UNCOUNTED else 0\n",
+        "        return 0\n",
+        f"{UNIT}/core/nodes/test_turns.py {UNIT}/core/scheduler/test_node_turns.py",
+    ),
 )
