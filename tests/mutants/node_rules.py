@@ -148,8 +148,8 @@ NODE_MUTANTS: Final = (
         "N",
         "who has had its turn looks at other nodes in turn",
         "webhook/core/nodes/turns.py",
-        "for shape, work in new.items() if shape not in looked}",
-        "for shape, work in new.items() if not looked}",
+        "if work and shape not in looked and shape not in allowed}",
+        "if work and not looked and shape not in allowed}",
         f"{UNIT}/core/nodes/test_turns.py {UNIT}/core/scheduler/test_node_turns.py",
     ),
     Mutant(
@@ -159,5 +159,13 @@ NODE_MUTANTS: Final = (
         "        return behind if behind > CHANGES_UNCOUNTED else 0\n",
         "        return 0\n",
         f"{UNIT}/core/nodes/test_turns.py {UNIT}/core/scheduler/test_node_turns.py",
+    ),
+    Mutant(
+        "N",
+        "who was told where to go is told so to the end of the round",
+        "webhook/core/nodes/turns.py",
+        "        allowed.update(works)\n",
+        "",
+        f"{UNIT}/core/nodes/test_turns.py",
     ),
 )

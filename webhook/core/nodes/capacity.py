@@ -332,8 +332,7 @@ class Capacity:
 
     def may_ask(self, shapes: Collection[Shape], gang: str) -> bool:
         """Return whether shapes may be looked at in this round for ``gang``; if not, they will be in a later one."""
-        new = {shape: takes for shape in shapes if (takes := self._work(shape))}
-        if new and not self._looks.turns.take(new, gang):
+        if not self._looks.turns.take({shape: self._work(shape) for shape in shapes}, gang):
             return False
         # What it lacks is not to take the place of what it has.
         kept = self._looks.rankings

@@ -37,6 +37,8 @@ class Turns:
         """Uids of gangs to all that they have asked about in this round, known or not."""
         self._looked: dict[str, set[Shape]] = {}
         """What was looked at for gangs in their turn, until the round is over in which that ends."""
+        self._allowed: dict[str, set[Shape]] = {}
+        """Uids of gangs to what they may look at in this round."""
         self._left = UNBOUNDED
         """How many more nodes may be looked at in this round."""
         self._shapes_left = UNBOUNDED
@@ -50,7 +52,8 @@ class Turns:
         """Begin a round of so many ``shapes``; return the gangs that have no turn any more, for they are gone, as
         ``waits`` says.
         """
-        self._left, self._shapes_left, self.asked = ROUND_VISITS, shapes or ROUND_SHAPES, {}
+        self._left, self._shapes_left = ROUND_VISITS, shapes or ROUND_SHAPES
+        self.asked, self._allowed = {}, {}
         gone = [gang for gang in self.due if not waits(gang)]
         for gang in gone:
             del self.due[gang]
@@ -74,22 +77,24 @@ class Turns:
         self._pay({shape: work(shape)})
         return shape
 
-    def take(self, new: Mapping[Shape, int], gang: str) -> bool:
-        """Return whether all ``new`` shapes that a gang asks for may be looked at now, each of which takes so much;
-        else it waits in line for them.
+    def take(self, works: Mapping[Shape, int], gang: str) -> bool:
+        """Return whether all shapes that a gang asks for may be looked at now, each of which takes so much; else it
+        waits in line for them. What it may look at it may look at to the end of the round: it starts on an answer.
         """
-        if gang in self.due:
-            return False
-        looked = self._looked.get(gang, set[Shape]())
+        allowed = self._allowed.setdefault(gang, set())
+        looked = set[Shape]() if gang in self.due else self._looked.get(gang, set())
         # Who has had its turn asks for what is not kept of that.
-        more = {shape: work for shape, work in new.items() if shape not in looked}
-        if more and (self._is_over or (len(more) > 1 and not self._has_left(more))):
+        new = {shape: work for shape, work in works.items() if work and shape not in looked and shape not in allowed}
+        if new and gang in self.due:
+            return False
+        if new and (self._is_over or (len(new) > 1 and not self._has_left(new))):
             # What is known of the others may be old or forgotten by then.
-            wanted = list(dict.fromkeys((*self.asked.get(gang, ()), *new)))
-            goes_on = 0 < len(looked) <= TURN_SHAPES - len(more)
+            wanted = list(dict.fromkeys((*self.asked.get(gang, ()), *works)))
+            goes_on = 0 < len(looked) <= TURN_SHAPES - len(new)
             self.due = {gang: wanted, **self.due} if goes_on else {**self.due, gang: wanted}
             return False
-        self._pay(new)
+        allowed.update(works)
+        self._pay(works)
         return True
 
     @property

@@ -242,6 +242,18 @@ def test_what_has_fallen_behind_is_looked_at_in_turn_and_costs_what_has_changed(
     assert there.may_ask(TWO, "c")
 
 
+def test_who_may_look_may_do_so_to_the_end_of_the_round_whatever_changes() -> None:
+    there = behind(0)
+    assert there.may_ask(TWO, "a")
+    others = [replace(PLAIN, levels=(f"l{number}",)) for number in range(ROUND_SHAPES)]
+    assert not all(there.may_ask([each], f"g{number}") for number, each in enumerate(others))
+    # What is kept for it alone is given back while it asks again.
+    for number in range(2 * CHANGES_UNCOUNTED):
+        there.bind(f"p{number}", Bound(f"n{number}", {"cpu": 1}))
+    assert there.may_ask(TWO, "a")
+    assert not there.may_ask(TWO, "b")
+
+
 def test_what_a_node_larger_than_all_makes_old_is_looked_at_in_turn() -> None:
     there, both = behind(0), Shape((("cpu", 1000), ("gpu", 1000)))
     there.put_node(NodeRecord("x", {"cpu": 4000, "gpu": 1000}))
