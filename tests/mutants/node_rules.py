@@ -176,4 +176,28 @@ NODE_MUTANTS: Final = (
         "for kind in self._line}\n",
         f"{UNIT}/core/placement/test_ceilings.py",
     ),
+    Mutant(
+        "N",
+        "who has had its turn looks at other nodes in turn",
+        "webhook/core/nodes/turns.py",
+        "if work and shape not in looked and shape not in allowed}",
+        "if work and not looked and shape not in allowed}",
+        f"{UNIT}/core/nodes/test_turns.py {UNIT}/core/scheduler/test_node_turns.py",
+    ),
+    Mutant(
+        "N",
+        "what was looked at long ago is looked at again in turn",
+        "webhook/core/nodes/capacity.py",
+        "        return behind if behind > CHANGES_UNCOUNTED else 0\n",
+        "        return 0\n",
+        f"{UNIT}/core/nodes/test_turns.py {UNIT}/core/scheduler/test_node_turns.py",
+    ),
+    Mutant(
+        "N",
+        "who was told where to go is told so to the end of the round",
+        "webhook/core/nodes/turns.py",
+        "        allowed.update(works)\n",
+        "",
+        f"{UNIT}/core/nodes/test_turns.py",
+    ),
 )

@@ -201,8 +201,8 @@ def _in_turn(
 ) -> Allotment | Misplaced | None:
     """Return places for pod sets whose shapes may be looked at in this round; None where there is nothing to place."""
     shapes = dict.fromkeys(each.shape for each in asked)
-    if nodes.too_many(len(shapes)):
-        return Misplaced(asked[0], 0, certain=False, shapes=len(shapes))
+    if too_many := nodes.too_many(shapes, gang.uid):
+        return Misplaced(asked[0], 0, certain=False, shapes=too_many)
     if not nodes.may_ask(shapes, gang.uid):
         return Misplaced(asked[0], 0, certain=False, postponed=True)
     return place(nodes, asked, nodes.held_by(gone)) if asked else None
@@ -277,7 +277,7 @@ class Attempt:
                 if not (victims or awaits):
                     return decision
                 decision = self._placed(decision)
-                if decision.misplaced is None or decision.postponed or not victims:
+                if decision.misplaced is None or decision.misplaced.unseen or not victims:
                     return decision
                 # The quota alone names some; where their nodes are not enough, others are looked for.
                 victims, awaits = self._seated(decision, asked)
@@ -294,9 +294,9 @@ class Attempt:
         """
         for decision in unplaced if self.stops_for_nodes and not self.gang.stops_nobody else ():
             found, assignment = decision.misplaced, decision.assignment
-            seats = self.decider.vacated(self.gang, decision.counts, assignment.flavors)
-            if found is None or found.postponed or seats is None:
+            if found is None or found.unseen:
                 continue
+            seats = self.decider.vacated(self.gang, decision.counts, assignment.flavors)
             asked = {key: amount for key, amount in assignment.usage.items() if amount}
             scarce = set(assignment.flavors.get(found.asked.name, {}).values())
             needs = frozenset(key for key in asked if key.flavor in scarce)

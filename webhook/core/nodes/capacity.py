@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import replace
 
-from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.allotment import Allotment, summed
 from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
 from webhook.core.nodes.columns import Asks, Columns
@@ -22,7 +22,7 @@ from webhook.core.nodes.looks import QUESTIONS_MAX, Looks
 from webhook.core.nodes.node import UNBOUNDED, Bound, NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
-from webhook.core.nodes.turns import ROUND_VISITS
+from webhook.core.nodes.turns import CHANGES_UNCOUNTED, ROUND_VISITS, work
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
 
@@ -147,9 +147,7 @@ class Capacity:
         twin = Capacity()
         twin.nodes, twin._largest = dict(self.nodes), None
         twin.free = {name: dict(free) for name, free in self.free.items()}
-        for uid, allotment in self.allotments.items():
-            places = {name: dict(nodes) for name, nodes in allotment.places.items()}
-            twin.allotments[uid] = Allotment(allotment.shapes, places)
+        twin.allotments = {uid: allotment.copy() for uid, allotment in self.allotments.items()}
         twin._columns = self._columns.copy()
         twin._decided.turns.due = {gang: list(shapes) for gang, shapes in self.due.items()}
         twin._bound = dict(self._bound)
@@ -168,12 +166,7 @@ class Capacity:
 
     def allot_more(self, gang: str, more: Allotment) -> None:
         """Keep room for further pods of ``gang``, in addition to what it has."""
-        known = self.allotments.get(gang, Allotment({}, {}))
-        places = {name: Counter(nodes) for name, nodes in known.places.items()}
-        for name, nodes in more.places.items():
-            places.setdefault(name, Counter()).update(nodes)
-        summed = {name: dict(nodes) for name, nodes in places.items()}
-        self.allot(gang, Allotment({**more.shapes, **known.shapes}, summed, {**known.domains, **more.domains}))
+        self.allot(gang, self.allotments.get(gang, Allotment({}, {})).with_more(more))
 
     def withdraw(self, gang: str) -> None:
         """Give back what is still kept for ``gang``; an unknown one is fine."""
@@ -189,14 +182,9 @@ class Capacity:
         """Hand what is kept for ``gang`` over to others: by uid, what their pod sets were called in it."""
         whole = self.allotments.get(gang)
         self.withdraw(gang)
-        if whole is None:
-            return
-        for uid, sets in names.items():
-            own = {name: of_whole for name, of_whole in sets.items() if of_whole in whole.places}
-            shapes = {name: whole.shapes[of_whole] for name, of_whole in own.items()}
-            places = {name: dict(whole.places[of_whole]) for name, of_whole in own.items()}
-            if any(places.values()):
-                self.allot_more(uid, Allotment(shapes, places))
+        for uid, part in () if whole is None else [(uid, whole.part(sets)) for uid, sets in names.items()]:
+            if any(part.places.values()):
+                self.allot_more(uid, part)
 
     def _settle(self, gang: str, pod_set: str, node: str) -> None:
         """One pod came: at the place that was kept for it, or at another, and then any of its set's is given back."""
@@ -323,7 +311,7 @@ class Capacity:
         """
         turns = self._decided.turns
         gone = turns.begin(waits)
-        while (shape := turns.next(len(self.nodes))) is not None:
+        while (shape := turns.next(self._work)) is not None:
             self.ranking(shape)
         # Nobody waits for the answer to a question: it is asked again.
         self._asked.turns.begin(lambda _: False, UNBOUNDED)
@@ -339,39 +327,60 @@ class Capacity:
             self.asking = False
 
     @property
+    def _looks(self) -> Looks:
+        return self._asked if self.asking else self._decided
+
+    @property
     def due(self) -> Mapping[str, Sequence[Shape]]:
         """Uids of the gangs that wait for a later round, with the shapes that are to be looked at for them."""
         return self._decided.turns.due
 
     def may_ask(self, shapes: Collection[Shape], gang: str) -> bool:
         """Return whether shapes may be looked at in this round for ``gang``; if not, they will be in a later one."""
-        looks, known = self._asked if self.asking else self._decided, self._decided.rankings
-        new = [shape for shape in shapes if shape not in known and shape not in looks.rankings]
-        return not new or looks.turns.take(new, len(self.nodes), gang)
+        if not self._looks.turns.take({shape: self._work(shape) for shape in shapes}, gang):
+            return False
+        # What it lacks is not to take the place of what it has.
+        kept = self._looks.rankings
+        kept.update({shape: kept.pop(shape) for shape in shapes if shape in kept})
+        return True
 
-    def too_many(self, shapes: int) -> bool:
-        """Return whether so many shapes of one gang cannot be looked at together: they are not all kept, and to look at
-        each again whenever it is asked for would take too long.
+    def too_many(self, shapes: Collection[Shape], gang: str) -> int:
+        """Return how many shapes a gang asks about in this round, on one flavor after the other and now on this, where
+        they cannot be looked at together: they are not all kept, and take too long to look at again. Else 0.
         """
-        return shapes > SHAPES_MAX and shapes * len(self.nodes) > ROUND_VISITS
+        asked = self._looks.turns.asked.setdefault(gang, {})
+        together = len(asked.keys() | shapes)
+        if together > SHAPES_MAX and together * len(self.nodes) > ROUND_VISITS:
+            return together
+        asked.update(dict.fromkeys(shapes))
+        return 0
+
+    def _work(self, shape: Shape) -> int:
+        """Return what it takes to know a shape, as ``turns`` counts it."""
+        uncaught = min([self._uncaught(shape, each.rankings.get(shape)) for each in (self._decided, self._looks)])
+        return work(shape, uncaught) if uncaught else 0
+
+    def _uncaught(self, shape: Shape, known: Ranking | None) -> int:
+        """Return at how many nodes to look until a ranking is up to date, 0 where these are too few to be counted."""
+        if known is None or known.scarce != self.scarce(shape):
+            return len(self.nodes)
+        behind = min(self.changes.count - known.seen, len(self.nodes))
+        return behind if behind > CHANGES_UNCOUNTED else 0
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def ranking(self, shape: Shape) -> Ranking:
         """Return the ranking of ``shape``, up to date."""
-        kept, most = self._decided.rankings, SHAPES_MAX
-        if self.asking:
-            known, kept, most = self.known_ranking(shape), self._asked.rankings, QUESTIONS_MAX
-            if known is not None:
-                return known
-        ranking = self._caught_up(shape, kept.pop(shape, None))
-        keep_last(kept, shape, ranking, most)
+        if self.asking and (known := self.known_ranking(shape)) is not None:
+            return known
+        ranking = self._caught_up(shape, self._looks.rankings.pop(shape, None))
+        keep_last(self._looks.rankings, shape, ranking, QUESTIONS_MAX if self.asking else SHAPES_MAX)
         return ranking
 
     def known_ranking(self, shape: Shape) -> Ranking | None:
-        """Return the ranking of ``shape``, up to date, if decisions know one; it is kept no longer for that."""
+        """Return the ranking of ``shape``, up to date, if decisions know it but for few changes; kept no longer."""
         known = self._decided.rankings.get(shape)
-        if known is None:
+        if known is None or self._uncaught(shape, known):
             return None
         self._decided.rankings[shape] = known = self._caught_up(shape, known)
         return known
@@ -463,9 +472,9 @@ class Capacity:
         claims = self._claims
         if len(whole) == 1 and whole[0] not in claims.whole.awaited:
             return self.held(whole[0])
-        more = self._together(whole)
-        firm = self._together([gang for gang in whole if gang in claims.firm.awaited])
-        for node, gone in self._together([gang for gang in whole if gang in claims.whole.awaited]).items():
+        more = summed(map(self.held, whole))
+        firm = summed([self.held(gang) for gang in whole if gang in claims.firm.awaited])
+        for node, gone in summed([self.held(gang) for gang in whole if gang in claims.whole.awaited]).items():
             now, then = claims.withheld(node), claims.withheld(node, firm.get(node, {}), gone)
             for name, amount in then.items():
                 more[node][name] = more[node].get(name, 0) - amount + now.get(name, 0)
@@ -479,15 +488,6 @@ class Capacity:
             if amount:
                 found[gang] = amount
         return found
-
-    def _together(self, gangs: Iterable[str]) -> dict[str, dict[str, int]]:
-        """Return what several gangs hold or will, by node."""
-        sums: dict[str, dict[str, int]] = {}
-        for gang in gangs:
-            for node, held in self.held(gang).items():
-                known = sums.get(node)
-                sums[node] = dict(held) if known is None else amounts.total((known, held))
-        return sums
 
     def _going(self, gangs: Iterable[str]) -> Iterator[tuple[str, Amounts, int]]:
         for gang in dict.fromkeys(gangs):

@@ -25,7 +25,11 @@ class Changes:
         return None if count < self._forgotten else dict.fromkeys(self._log[count - self._forgotten :])
 
     def shorten(self, nodes: int) -> None:
-        """Forget all where they are many more than there are ``nodes``: to look at each of these takes less then."""
-        if len(self._log) > 8 * max(1024, nodes):
-            self._forgotten += len(self._log)
-            self._log.clear()
+        """Forget the older half where they are many more than there are ``nodes``: to look at each of these takes less
+        then. The younger half stays, for whoever has fallen behind by little.
+        """
+        most = 8 * max(1024, nodes)
+        if len(self._log) > most:
+            older = len(self._log) - most // 2
+            self._forgotten += older
+            del self._log[:older]

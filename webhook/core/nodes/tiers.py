@@ -114,6 +114,9 @@ class Tiers:
     def _move(self, node: str, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         for label in before.items() - now.items():
             self._nodes[label].discard(node)
+            if not self._nodes[label]:
+                # Names of HyperNodes come and go.
+                del self._nodes[label]
         for label in now.items() - before.items():
             self._nodes.setdefault(label, set()).add(node)
 

@@ -1,10 +1,10 @@
 """How many new shapes may be looked at in one round of decisions; gangs that find none left wait in line.
 
 One gang at a time has its shapes looked at, over as many rounds as that takes: nothing new comes between them, and so
-they are all known when the gang is decided about.
+they are all known when the gang is decided about. If it then asks about others, on its next flavor, its turn goes on.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from webhook.core.nodes.node import UNBOUNDED
@@ -14,6 +14,10 @@ ROUND_VISITS: Final = 50_000
 """Nodes that may be looked at for new shapes in one round of decisions: about a tenth of a second."""
 ROUND_SHAPES: Final = 128
 """New shapes of a round at most: half of those that are kept (``capacity``)."""
+TURN_SHAPES: Final = 256
+"""Who asks about more in one turn, because it asks something else each time, goes to the end of the line."""
+CHANGES_UNCOUNTED: Final = 195
+"""So many changes of nodes are looked at outside of all turns: for all shapes that are kept, as much as in a round."""
 
 REQUESTS_ALIKE: Final = 16
 """To compare with what is free of so many resources on a node takes as long as to look at the node."""
@@ -28,25 +32,37 @@ class Turns:
 
     def __init__(self) -> None:
         self.due: dict[str, list[Shape]] = {}
-        """Uids of gangs to the new shapes that are to be looked at for them; who has waited longest is the first."""
-        self.granted: dict[str, None] = {}
-        """Uids of gangs that have had their turn in this round."""
+        """Uids of gangs to the shapes that are to be looked at for them; who has waited longest is the first."""
+        self.asked: dict[str, dict[Shape, None]] = {}
+        """Uids of gangs to all that they have asked about in this round, known or not."""
+        self._looked: dict[str, set[Shape]] = {}
+        """What was looked at for gangs in their turn, until the round is over in which that ends."""
+        self._allowed: dict[str, set[Shape]] = {}
+        """Uids of gangs to what they may look at in this round."""
         self._left = UNBOUNDED
         """How many more nodes may be looked at in this round."""
         self._shapes_left = UNBOUNDED
+
+    @property
+    def granted(self) -> list[str]:
+        """Uids of gangs whose turn has ended in this round."""
+        return [gang for gang in self._looked if gang not in self.due]
 
     def begin(self, waits: Callable[[str], bool], shapes: int | None = None) -> list[str]:
         """Begin a round of so many ``shapes``; return the gangs that have no turn any more, for they are gone, as
         ``waits`` says.
         """
-        self._left, self._shapes_left, self.granted = ROUND_VISITS, shapes or ROUND_SHAPES, {}
+        self._left, self._shapes_left = ROUND_VISITS, shapes or ROUND_SHAPES
+        self.asked, self._allowed = {}, {}
         gone = [gang for gang in self.due if not waits(gang)]
         for gang in gone:
             del self.due[gang]
+        self._looked = {gang: looked for gang, looked in self._looked.items() if gang in self.due}
         return gone
 
-    def next(self, nodes: int) -> Shape | None:
-        """Return what is looked at next for the first in line; None where the round is over, or nobody waits.
+    def next(self, work: Callable[[Shape], int]) -> Shape | None:
+        """Return what is looked at next for the first in line; None where the round is over, or nobody waits. To look
+        at a shape takes what ``work`` says.
 
         The last one of a round may take more than is left, so that each has its turn some time: one alone is no more
         than a few looks at each node.
@@ -55,31 +71,42 @@ class Turns:
             return None
         gang, shapes = next(iter(self.due.items()))
         shape = shapes.pop(0)
+        self._looked.setdefault(gang, set()).add(shape)
         if not shapes:
             del self.due[gang]
-            self.granted[gang] = None
-        self._pay((shape,), nodes)
+        self._pay({shape: work(shape)})
         return shape
 
-    def take(self, new: Collection[Shape], nodes: int, gang: str) -> bool:
-        """Return whether all ``new`` shapes that a gang asks for may be looked at now; else it waits in line for it."""
-        # Who has had its turn asks for what is not kept of that, for it is too much, or on another flavor.
-        if gang not in self.granted and (self._is_over or (len(new) > 1 and not self._has_left(new, nodes))):
-            self.due[gang] = list(new)
+    def take(self, works: Mapping[Shape, int], gang: str) -> bool:
+        """Return whether all shapes that a gang asks for may be looked at now, each of which takes so much; else it
+        waits in line for them. What it may look at it may look at to the end of the round: it starts on an answer.
+        """
+        allowed = self._allowed.setdefault(gang, set())
+        looked = set[Shape]() if gang in self.due else self._looked.get(gang, set())
+        # Who has had its turn asks for what is not kept of that.
+        new = {shape: work for shape, work in works.items() if work and shape not in looked and shape not in allowed}
+        if new and gang in self.due:
             return False
-        self._pay(new, nodes)
+        if new and (self._is_over or (len(new) > 1 and not self._has_left(new))):
+            # What is known of the others may be old or forgotten by then.
+            wanted = list(dict.fromkeys((*self.asked.get(gang, ()), *works)))
+            goes_on = 0 < len(looked) <= TURN_SHAPES - len(new)
+            self.due = {gang: wanted, **self.due} if goes_on else {**self.due, gang: wanted}
+            return False
+        allowed.update(works)
+        self._pay(works)
         return True
 
     @property
     def _is_over(self) -> bool:
         return self._left <= 0 or self._shapes_left <= 0
 
-    def _has_left(self, new: Collection[Shape], nodes: int) -> bool:
-        return len(new) <= self._shapes_left and sum(work(shape, nodes) for shape in new) <= self._left
+    def _has_left(self, new: Mapping[Shape, int]) -> bool:
+        return len(new) <= self._shapes_left and sum(new.values()) <= self._left
 
-    def _pay(self, new: Collection[Shape], nodes: int) -> None:
-        self._left -= sum(work(shape, nodes) for shape in new)
-        self._shapes_left -= len(new)
+    def _pay(self, new: Mapping[Shape, int]) -> None:
+        self._left -= sum(new.values())
+        self._shapes_left -= sum(work > 0 for work in new.values())
 
 
 def work(shape: Shape, nodes: int) -> int:

@@ -6,12 +6,13 @@ added.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import PODS
 from webhook.core.nodes.shape import Shape
+from webhook.core.nodes.turns import ROUND_VISITS
 from webhook.core.notation import amounts, names, quantity
 from webhook.core.notation.amounts import Amounts
 from webhook.core.notation.counted import counted
@@ -108,23 +109,32 @@ def _gang(capacity: Capacity, found: Misplaced) -> Reason | None:
     """Each pod set might fit alone; what all of them ask together may be more than there is."""
     if len(found.gang) == 1:
         return None
-    asked, nodes = Counter[str](), dict[str, int]()
+    asked, nodes = Counter[str](), _bearing(capacity, found)
     for each in found.gang:
-        nodes |= capacity.eligible(each.shape).empty
         for name, amount in each.shape.requests:
             asked[name] += amount * each.count
-    has = {name: sum(capacity.nodes[node].capacity.get(name, 0) for node in nodes) for name in asked}
-    lacked = {name: amount for name, amount in asked.items() if has[name] < amount}
+    has = amounts.total([capacity.nodes[node].capacity for node in nodes])
+    lacked = {name: amount for name, amount in asked.items() if has.get(name, 0) < amount}
     if not lacked:
         return None
-    sets = counted(len(found.gang), "pod set")
+    sets, which = counted(len(found.gang), "pod set"), "" if nodes is capacity.nodes else " that could take them"
     return Reason(
         Code.NODES_DO_NOT_FIT,
-        f"its {sets} ask for {_rendered(lacked)} together; the nodes that could take them ({len(nodes)}) have "
-        f"{_rendered({name: has[name] for name in lacked})} {_EMPTY}",
+        f"its {sets} ask for {_rendered(lacked)} together; the nodes{which} ({len(nodes)}) have "
+        f"{_rendered({name: has.get(name, 0) for name in lacked})} {_EMPTY}",
         help=_FIX,
         is_beyond=True,
     )
+
+
+def _bearing(capacity: Capacity, found: Misplaced) -> Collection[str]:
+    """Return the nodes that bear the labels of any pod set of a gang, whatever its pods request. Where the sets ask for
+    so many different ones that to compare them takes too long, these are all nodes: a "never" is certain then too.
+    """
+    kinds = dict.fromkeys(each.shape.kind for each in found.gang)
+    if len(kinds) * len(capacity.nodes) > ROUND_VISITS:
+        return capacity.nodes
+    return {node: None for kind in kinds for node in capacity.eligible(kind).empty}
 
 
 def _rendered(found: Mapping[str, int]) -> str:

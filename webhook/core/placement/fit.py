@@ -46,6 +46,9 @@ def place(
     loose = [each for each in rest if each.name not in places]
     for each in loose:
         ranking = capacity.ranking(each.shape)
+        if ranking.total < each.count and not overlay.more:
+            # Counting says so; to pick all nodes takes long.
+            return Misplaced(each, ranking.total, certain=True, gang=rest)
         pick = _pick if each.near is None else _Smallest(capacity, each)
         found, left = pick(ranking, overlay.adjusted(ranking), each.count)
         if left:

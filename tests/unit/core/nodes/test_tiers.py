@@ -116,3 +116,15 @@ def test_nodes_labelled_by_what_changed_are_as_if_all_rules_were_tried(draw: Dat
             assert tiers.nodes_in({tier: name}) == there
             both = [each for each in there if nodes[each].labels.get(TWO) == "s4"]
             assert tiers.nodes_in({tier: name, TWO: "s4"}) == both
+
+
+def test_nothing_is_kept_of_hyper_nodes_that_are_gone() -> None:
+    tiers = Tiers()
+    for number in range(5):
+        tiers.replace([HyperNode(f"leaf-{number}", 1, nodes=frozenset({"n"}))])
+        tiers.labelled(NodeRecord("n"))
+    # What is kept is no part of any answer.
+    assert list(tiers._nodes) == [(ONE, "leaf-4")]
+    assert tiers.nodes_in({ONE: "leaf-4"}) == ["n"]
+    tiers.forget("n")
+    assert not tiers._nodes

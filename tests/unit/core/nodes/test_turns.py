@@ -1,5 +1,6 @@
 """A round of decisions looks at as many new shapes as it may cost, whatever a pod template names."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -7,9 +8,9 @@ import pytest
 
 from webhook.core.model.gang import Requirement, Toleration
 from webhook.core.nodes.capacity import SHAPES_MAX, Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.shape import Shape
-from webhook.core.nodes.turns import ROUND_SHAPES, ROUND_VISITS, Turns, work
+from webhook.core.nodes.turns import CHANGES_UNCOUNTED, ROUND_SHAPES, ROUND_VISITS, TURN_SHAPES, Turns, work
 
 NODES: Final = 500
 PLAIN: Final = Shape((("cpu", 1000),))
@@ -26,11 +27,27 @@ def nobody_leaves(_: str) -> bool:
     return True
 
 
+def taken(turns: Turns, shapes: Collection[Shape], nodes: int, gang: str) -> bool:
+    """Return whether a gang may have new ``shapes`` looked at."""
+    return turns.take({shape: work(shape, nodes) for shape in shapes}, gang)
+
+
+def asked(turns: Turns, shapes: Collection[Shape], nodes: int, gang: str) -> bool:
+    """The same, of one that has not asked about all of them before in this round."""
+    turns.asked.setdefault(gang, {}).update(dict.fromkeys(shapes))
+    return taken(turns, shapes, nodes, gang)
+
+
+def following(turns: Turns, nodes: int) -> Shape | None:
+    """Return what is looked at next."""
+    return turns.next(lambda shape: work(shape, nodes))
+
+
 def round_of(shapes: list[Shape], nodes: int) -> int:
     """Return at how many of ``shapes`` the first round looks."""
     turns = Turns()
     turns.begin(nobody_leaves)
-    return sum(turns.take([shape], nodes, f"g{number}") for number, shape in enumerate(shapes))
+    return sum(taken(turns, [shape], nodes, f"g{number}") for number, shape in enumerate(shapes))
 
 
 def alike(shape: Shape) -> list[Shape]:
@@ -60,14 +77,18 @@ def test_who_waits_has_its_turn_in_order_however_much_it_takes() -> None:
     turns, shapes = Turns(), alike(HEAVY["terms"])[:3]
     turns.begin(nobody_leaves)
     nodes = 2 * ROUND_VISITS
-    assert [turns.take([shape], nodes, gang) for shape, gang in zip(shapes, "abc", strict=True)] == [True, False, False]
+    assert [taken(turns, [shape], nodes, gang) for shape, gang in zip(shapes, "abc", strict=True)] == [
+        True,
+        False,
+        False,
+    ]
     for shape in shapes[1:]:
         turns.begin(nobody_leaves)
-        assert turns.next(nodes) == shape
-        assert turns.next(nodes) is None
+        assert following(turns, nodes) == shape
+        assert following(turns, nodes) is None
     assert not turns.due
     turns.begin(nobody_leaves)
-    assert turns.next(nodes) is None
+    assert following(turns, nodes) is None
 
 
 def test_a_small_job_of_somebody_else_is_looked_at_after_a_few_rounds() -> None:
@@ -88,32 +109,33 @@ def test_a_small_job_of_somebody_else_is_looked_at_after_a_few_rounds() -> None:
 def test_a_round_looks_at_no_more_than_half_of_what_is_kept() -> None:
     assert round_of(alike(PLAIN), 1) == ROUND_SHAPES
     assert 2 * ROUND_SHAPES <= SHAPES_MAX
+    assert TURN_SHAPES <= SHAPES_MAX
 
 
 def test_who_is_gone_has_no_turn_and_who_asks_again_keeps_the_place() -> None:
     turns, shapes = Turns(), alike(PLAIN)[:4]
     turns.begin(nobody_leaves)
-    turns.take(shapes[:1], 2 * ROUND_VISITS, "first")
+    taken(turns, shapes[:1], 2 * ROUND_VISITS, "first")
     for gang, new in (("a", shapes[1:2]), ("b", shapes[2:3]), ("c", shapes[3:]), ("b", shapes[1:3])):
-        assert not turns.take(new, 1, gang)
+        assert not taken(turns, new, 1, gang)
     assert turns.begin({"b", "c"}.__contains__) == ["a"]
-    assert list(turns.due.items()) == [("b", shapes[1:3]), ("c", shapes[3:])]
+    assert list(turns.due.items()) == [("b", shapes[2:3]), ("c", shapes[3:])]
 
 
 def test_one_gang_at_a_time_has_all_its_shapes_looked_at_in_as_many_rounds_as_it_takes() -> None:
     turns, shapes = Turns(), alike(PLAIN)[:7]
     nodes = ROUND_VISITS // 2
     turns.begin(nobody_leaves)
-    assert not turns.take(shapes[:5], nodes, "wide")
-    assert turns.take(shapes[5:6], nodes, "single")
-    assert not turns.take(shapes[5:], nodes, "pair"), "one is left of this round"
+    assert not taken(turns, shapes[:5], nodes, "wide")
+    assert taken(turns, shapes[5:6], nodes, "single")
+    assert not taken(turns, shapes[5:], nodes, "pair"), "one is left of this round"
     rounds = []
     while turns.due:
         turns.begin(nobody_leaves)
-        looked = list(iter(lambda: turns.next(nodes), None))
+        looked = list(iter(lambda: following(turns, nodes), None))
         rounds.append([shapes.index(shape) for shape in looked])
         if len(rounds) == 3:
-            assert turns.take(shapes[:5], nodes, "wide"), "whatever is kept of it"
+            assert taken(turns, shapes[:5], nodes, "wide"), "whatever is kept of it"
     assert rounds == [[0, 1], [2, 3], [4, 5], [6]]
 
 
@@ -121,17 +143,135 @@ def test_a_turn_lasts_to_the_end_of_its_round() -> None:
     turns, shapes = Turns(), alike(PLAIN)[:3]
     nodes = 2 * ROUND_VISITS
     turns.begin(nobody_leaves)
-    assert not turns.take(shapes[:2], nodes, "a")
+    assert not taken(turns, shapes[:2], nodes, "a")
     for _ in shapes[:2]:
         assert not turns.granted
         turns.begin(nobody_leaves)
-        turns.next(nodes)
+        following(turns, nodes)
     assert list(turns.granted) == ["a"]
-    assert turns.take(shapes[:2], nodes, "a")
-    assert turns.take(shapes, nodes, "a"), "other flavors are asked about in the same decision"
+    assert taken(turns, shapes[:2], nodes, "a")
     turns.begin(nobody_leaves)
-    turns.take(shapes[:1], nodes, "b")
-    assert not turns.take(shapes, nodes, "a")
+    taken(turns, shapes[:1], nodes, "b")
+    assert not taken(turns, shapes, nodes, "a")
+
+
+def test_a_turn_goes_on_for_the_next_flavor_before_others() -> None:
+    turns, shapes = Turns(), alike(PLAIN)[:6]
+    nodes = ROUND_VISITS // 2
+    turns.begin(nobody_leaves)
+    assert not asked(turns, shapes[:3], nodes, "a")
+    assert not asked(turns, shapes[3:], nodes, "b")
+    looked = []
+    for _ in range(2):
+        turns.begin(nobody_leaves)
+        looked += list(iter(lambda: following(turns, nodes), None))
+    assert looked == shapes[:4]
+    assert turns.granted == ["a"]
+    assert asked(turns, shapes[:3], nodes, "a")
+    assert not asked(turns, shapes[5:], nodes, "a"), "the round is over"
+    assert list(turns.due.items()) == [("a", [*shapes[:3], shapes[5]]), ("b", shapes[4:])], "some may be forgotten then"
+
+
+def test_who_asks_for_something_else_each_time_goes_to_the_end_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.core.nodes.turns.TURN_SHAPES", 2)
+    turns, shapes = Turns(), alike(PLAIN)[:4]
+    nodes, first = 2 * ROUND_VISITS, list[str]()
+    turns.begin(nobody_leaves)
+    taken(turns, shapes[3:], nodes, "other")
+    taken(turns, shapes[:1], nodes, "a")
+    taken(turns, shapes[3:], nodes, "b")
+    for shape in shapes[1:3]:
+        turns.begin(nobody_leaves)
+        following(turns, nodes)
+        taken(turns, [shape], nodes, "a")
+        first.append(next(iter(turns.due)))
+    assert first == ["a", "b"]
+
+
+def test_a_gang_asks_about_no_more_on_all_flavors_together_than_can_be_kept() -> None:
+    there = Capacity()
+    for number in range(NODES):
+        there.put_node(NodeRecord(f"n{number}", {"cpu": 4000}))
+    shapes = [replace(PLAIN, levels=(f"l{number}",)) for number in range(SHAPES_MAX + 1)]
+    there.begin_round(nobody_leaves)
+    assert not there.too_many(shapes[:200], "a")
+    assert not there.too_many(shapes[200:], "b")
+    assert there.too_many(shapes[200:], "a") == len(shapes)
+    assert not there.too_many(shapes[201:], "a"), "what was refused does not count"
+    there.begin_round(nobody_leaves)
+    assert not there.too_many(shapes[200:], "a")
+
+
+def behind(changes: int) -> Capacity:
+    """Return nodes so many of which have changed since two shapes were looked at."""
+    there = Capacity()
+    for number in range(NODES):
+        there.put_node(NodeRecord(f"n{number}", {"cpu": 4000}))
+    there.begin_round(nobody_leaves)
+    assert there.may_ask(TWO, "a")
+    for shape in TWO:
+        there.ranking(shape)
+    for number in range(changes):
+        there.bind(f"p{number}", Bound(f"n{number % NODES}", {"cpu": 1}))
+    there.looked = 0
+    return there
+
+
+TWO: Final = (PLAIN, Shape((("cpu", 2000),)))
+
+
+def test_few_changes_are_looked_at_outside_of_all_turns() -> None:
+    there = behind(CHANGES_UNCOUNTED)
+    assert there.known_ranking(PLAIN) is not None
+    assert there.looked == CHANGES_UNCOUNTED
+    assert CHANGES_UNCOUNTED * SHAPES_MAX <= ROUND_VISITS
+
+
+@pytest.mark.parametrize("changes", [CHANGES_UNCOUNTED + 1, NODES, 20 * NODES])
+def test_what_has_fallen_behind_is_looked_at_in_turn_and_costs_what_has_changed(changes: int) -> None:
+    there = behind(changes)
+    assert there.known_ranking(PLAIN) is None
+    there.begin_round(nobody_leaves)
+    many = [[replace(PLAIN, levels=(f"l{number}",))] for number in range(ROUND_SHAPES)]
+    left = ROUND_VISITS - 2 * min(changes, NODES)
+    assert there.may_ask(TWO, "a")
+    assert sum(there.may_ask(each, f"g{number}") for number, each in enumerate(many)) == -(-left // NODES)
+    assert not there.may_ask(TWO, "b"), "nobody has looked yet"
+    for shape in TWO:
+        there.ranking(shape)
+    assert there.may_ask(TWO, "c")
+
+
+def test_who_may_look_may_do_so_to_the_end_of_the_round_whatever_changes() -> None:
+    there = behind(0)
+    assert there.may_ask(TWO, "a")
+    others = [replace(PLAIN, levels=(f"l{number}",)) for number in range(ROUND_SHAPES)]
+    assert not all(there.may_ask([each], f"g{number}") for number, each in enumerate(others))
+    # What is kept for it alone is given back while it asks again.
+    for number in range(2 * CHANGES_UNCOUNTED):
+        there.bind(f"p{number}", Bound(f"n{number}", {"cpu": 1}))
+    assert there.may_ask(TWO, "a")
+    assert not there.may_ask(TWO, "b")
+
+
+def test_what_a_node_larger_than_all_makes_old_is_looked_at_in_turn() -> None:
+    there, both = behind(0), Shape((("cpu", 1000), ("gpu", 1000)))
+    there.put_node(NodeRecord("x", {"cpu": 4000, "gpu": 1000}))
+    there.ranking(both)
+    assert there.known_ranking(both) is not None
+    there.put_node(NodeRecord("y", {"cpu": 4000, "gpu": 9000}))
+    assert there.known_ranking(both) is None
+
+
+def test_what_a_gang_lacks_takes_not_the_place_of_what_is_kept_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.core.nodes.capacity.SHAPES_MAX", 3)
+    there, (one, two) = behind(0), TWO
+    other, new = (replace(PLAIN, levels=(each,)) for each in "ab")
+    there.ranking(other)
+    assert there.may_ask([one, two, new], "a")
+    there.ranking(new)
+    assert there.known_ranking(one) is not None
+    assert there.known_ranking(two) is not None
 
 
 def test_a_round_says_whose_turn_it_was_and_who_is_gone() -> None:

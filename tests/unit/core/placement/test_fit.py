@@ -6,6 +6,7 @@ from functools import cache
 from itertools import product
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import PODS, Bound, NodeRecord
 from webhook.core.nodes.shape import Shape, shape_of
+from webhook.core.placement import fit
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
@@ -52,6 +54,17 @@ def test_a_gang_whose_sums_fit_and_whose_pods_do_not_has_no_place() -> None:
     found = place(gpus(2, 2, 2, 2), [Asked("main", shape(gpu=4), 2)])
     assert isinstance(found, Misplaced)
     assert (found.found, found.certain) == (0, True)
+
+
+def test_a_gang_of_more_pods_than_all_nodes_hold_is_told_so_without_a_look_at_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes, picked = gpus(*[2] * 50), list[int]()
+    monkeypatch.setattr(fit, "_pick", lambda *_: picked.append(1) or ({}, 0))
+    found = place(nodes, [Asked("main", shape(gpu=1), 101)])
+    assert isinstance(found, Misplaced)
+    assert (found.found, found.certain, len(found.gang)) == (100, True, 1)
+    assert not picked
 
 
 def test_a_flavor_with_a_topology_has_only_nodes_that_bear_all_its_labels() -> None:

@@ -14,7 +14,7 @@ from webhook.core.model.policy import Flavor, NodeFit, Preemption, PreemptionPol
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes import capacity, turns
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.nodes.node import NodeRecord
+from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.ranking import Ranking
 from webhook.core.nodes.shape import Shape, shape_of
 from webhook.core.pending.pending_queue import EquivalenceClass
@@ -188,9 +188,110 @@ def test_a_gang_is_looked_at_on_one_flavor_after_the_other_though_they_are_not_a
         world.nodes.put_node(NodeRecord(f"f{number}", {"cpu": amount}, {"kind": f"{number}"}))
     sets = tuple(PodSet(f"s{number}", 1, PodPrice({"cpu": 100 + number})) for number in range(4))
     world.engine.submit(gang("train", "many", pod_sets=sets), 0.0)
-    found = [each for _ in range(60) for each in world.cycle().admitted]
+    found = [each for _ in range(150) for each in world.cycle().admitted]
     assert [each.name for each in found] == ["train"]
     assert {name for flavor in found[0].flavors.values() for name in flavor.values()} == {"f8"}
+
+
+class Kinds:
+    """An engine and nodes of several kinds, one after the other tried by one queue; it counts looks at all nodes."""
+
+    def __init__(self, kinds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine, self.nodes, self.now, self.looks = Engine(EngineSettings()), Capacity(), 0.0, 0
+        flavors = tuple(Flavor(f"f{number}", {"kind": f"{number}"}) for number in range(kinds))
+        many = queue("q", None, group(**{each.name: {"cpu": 10**6} for each in flavors}))
+        self.engine.set_policy(policy(many, flavors=flavors), LABELS, 0.0)
+        for number in range(10):
+            self.nodes.put_node(NodeRecord(f"n{number}", {"cpu": 4000}, {"kind": f"{number % kinds}"}))
+        self.engine.know_nodes(self.nodes)
+
+        def counted(shape: Shape, scarce: str) -> Ranking:
+            self.looks += 1
+            return Ranking(shape, scarce)
+
+        monkeypatch.setattr(capacity, "Ranking", counted)
+
+    def cycle(self) -> Plan:
+        self.now, self.looks = self.now + 1.0, 0
+        return self.engine.cycle(self.now, Fences(), epoch=1)
+
+
+def of_shapes(shapes: int) -> Gang:
+    """A gang that fits one kind pod set by pod set, and not all of them together."""
+    sets = tuple(PodSet(f"s{number}", 2, PodPrice({"cpu": 3900 + number})) for number in range(shapes))
+    return gang("wide", "q", pod_sets=sets)
+
+
+@pytest.mark.parametrize(("kinds", "shapes"), [(2, 4), (4, 2), (2, 6), (5, 4), (9, 4)])
+def test_no_round_looks_at_more_than_its_share_on_however_many_flavors(
+    kinds: int, shapes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "ROUND_VISITS", 40)
+    world = Kinds(kinds, monkeypatch)
+    world.engine.submit(of_shapes(shapes), 0.0)
+    rounds = 0
+    while world.engine.next_wake(world.now) is not None or not rounds:
+        world.cycle()
+        rounds += 1
+        assert world.looks <= 4
+        assert rounds < 50
+    reason = world.engine.reason("wide")
+    assert reason is not None
+    assert reason.code is Code.NODES_DO_NOT_FIT
+    assert ("too many to be looked at together" in reason.message) is (kinds * shapes > 8)
+
+
+@pytest.mark.parametrize("kinds", [2, 4, 8])
+def test_a_gang_whose_shapes_are_kept_on_all_flavors_starts_on_the_last(
+    kinds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capacity, "ROUND_VISITS", 40)
+    world = Kinds(kinds, monkeypatch)
+    for number in range(8 // kinds):
+        world.nodes.put_node(NodeRecord(f"last{number}", {"cpu": 6000}, {"kind": f"{kinds - 1}"}))
+    sets = tuple(PodSet(f"s{number}", 1, PodPrice({"cpu": 5000 + number})) for number in range(8 // kinds))
+    world.engine.submit(gang("wide", "q", pod_sets=sets), 0.0)
+    started = [each.name for _ in range(20) for each in world.cycle().admitted]
+    assert started == ["wide"]
+
+
+KINDS_EVENTS = st.one_of(EVENTS, st.tuples(st.just("use"), AMOUNTS))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(events=st.lists(KINDS_EVENTS, min_size=10, max_size=60))
+def test_when_all_is_quiet_nobody_waits_who_fits_some_flavor(events: list[tuple[str, int | list[int]]]) -> None:
+    """Pods of others come and go meanwhile, so that what was looked at falls behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capacity, "ROUND_VISITS", 40)
+        patch.setattr(capacity, "CHANGES_UNCOUNTED", 3)
+        world, there, used = Kinds(2, patch), list[str](), list[str]()
+        for event, chosen in events:
+            if isinstance(chosen, list):
+                there.append(f"gang{len(there)}")
+                sets = tuple(PodSet(f"s{cpu}", 1, PodPrice({"cpu": 100 * cpu})) for cpu in chosen)
+                world.engine.submit(gang(there[-1], "q", pod_sets=sets, created=world.now), world.now)
+            elif event == "withdraw" and there:
+                world.engine.withdraw(there[chosen % len(there)])
+                world.engine.release(there[chosen % len(there)])
+            elif event == "use":
+                for number in range(chosen % 11):
+                    used.append(f"pod{len(used)}")
+                    world.nodes.bind(used[-1], Bound(f"n{number}", {"cpu": 100}))
+                for uid in used[: -chosen // 2]:
+                    world.nodes.unbind(uid)
+                world.engine.wake_nodes()
+            else:
+                world.cycle()
+                assert world.looks <= 4
+        for _ in range(6 * len(events)):
+            world.cycle()
+        assert world.engine.next_wake(world.now) is None
+        for waiting in world.engine.waiting():
+            for kind in range(2):
+                flavors = {"f": Flavor(f"f{kind}", {"kind": f"{kind}"})}
+                asked = [Asked(each.name, shape_of(each, flavors), each.count) for each in waiting.pod_sets]
+                assert isinstance(place(world.nodes.copy(), asked), Misplaced), (waiting.name, kind)
 
 
 def test_no_turn_is_kept_for_gangs_that_are_gone() -> None:
