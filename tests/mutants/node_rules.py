@@ -144,4 +144,12 @@ NODE_MUTANTS: Final = (
         "return False\n",
         f"{UNIT}/core/scheduler/test_node_turns.py",
     ),
+    Mutant(
+        "N",
+        "a claim is not taken up while a look at its nodes is put off",
+        "webhook/core/scheduler/cycle.py",
+        "        if isinstance(places, Misplaced):\n            return False\n",
+        "        places = None if isinstance(places, Misplaced) else places\n",
+        f"{UNIT}/core/scheduler/test_looks_put_off.py",
+    ),
 )

@@ -271,9 +271,8 @@ class Cycle:
             known, claim = state.is_claiming(claimant), state.claims[claimant]
             # One that has ended and was started again is nobody to wait for.
             waits = [uid for uid in claim.awaits if uid in allocations.stopping]
-            if known and view.fits(vertex, amounts) and self._is_free(claimant, claim):
-                self._take_up(claimant)
-            elif known and not claims.may_go_on(state, claimant, waits):
+            taken_up = known and view.fits(vertex, amounts) and self._take_up(claimant)
+            if known and not taken_up and not claims.may_go_on(state, claimant, waits):
                 waits = claims.await_others(state, claimant)
                 if not waits:
                     continue
@@ -288,25 +287,30 @@ class Cycle:
             view.add(vertex, amounts)
         state.stirred = False
 
-    def _is_free(self, uid: str, claim: Claim) -> bool:
-        state, (vertex, amounts) = self._state, self._state.allocations.promises[uid]
-        gang, counts = state.pending.records[uid].gang, claim.planned.counts
-        if not state.allocations.usage.fits(vertex, amounts) or state.fences.shortfall(gang, counts) is not None:
-            return False
-        return not isinstance(claims.places_of(state, uid), Misplaced)
+    def _take_up(self, uid: str) -> bool:
+        """Admit a gang that claims if quota, fences and nodes have room for all of it by now; return whether they do.
 
-    def _take_up(self, uid: str) -> None:
+        It is admitted on those nodes that were found free: whoever asks again may be put off.
+        """
         state, claim, record = self._state, self._state.claims[uid], self._state.pending.records[uid]
+        vertex, amounts = state.allocations.promises[uid]
+        if not state.allocations.usage.fits(vertex, amounts):
+            return False
+        if state.fences.shortfall(record.gang, claim.planned.counts) is not None:
+            return False
+        places = claims.places_of(state, uid)
+        if isinstance(places, Misplaced):
+            return False
         assert record.queue is not None
-        amounts, places = state.allocations.promises[uid][1], claims.places_of(state, uid)
         kept = state.end_claim(uid)
-        if kept is not None and isinstance(places, Allotment) and kept.places != places.places:
+        if kept is not None and places is not None and kept.places != places.places:
             state.wake_nodes()
         state.pending.withdraw(uid)
         planned = with_places(claim.planned, {})
         reservation = replace(planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
-        reservation = state.allot(reservation, None if isinstance(places, Misplaced) else places)
+        reservation = state.allot(reservation, places)
         self._count(charge(state, record.queue, record.gang, reservation, amounts))
+        return True
 
     def _promise_unused(self, eclass: EquivalenceClass, decision: Decision) -> None:
         """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""

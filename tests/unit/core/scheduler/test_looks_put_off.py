@@ -1,0 +1,117 @@
+"""A look at nodes that is put off says nothing: who was promised quota or nodes has them still when its turn comes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from tests.unit.core.worlds import LABELS, cohort, gang, policy, queue
+from webhook.core.model.gang import Gang, PodPrice, PodSet, Requirement
+from webhook.core.model.policy import Preemption, PreemptionPolicy
+from webhook.core.model.settings import EngineSettings
+from webhook.core.nodes import capacity, turns
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.node import NodeRecord
+from webhook.core.quota.fences import Fences
+from webhook.core.scheduler.engine import Engine
+from webhook.core.scheduler.plan import Plan
+
+PREEMPTS = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
+
+
+@contextmanager
+def limits(visits: int, shapes: int, kept: int) -> Iterator[None]:
+    """A round looks at so many nodes for so many new shapes, and so many are kept."""
+    rounds = {"ROUND_VISITS": visits, "ROUND_SHAPES": shapes}
+    with patch.multiple(turns, **rounds), patch.multiple(capacity, SHAPES_MAX=kept, ROUND_VISITS=visits):
+        yield
+
+
+class World:
+    """Nodes of 4 cpu each, a queue ``q`` that owns some quota, ``o`` that borrows it, and ``crowd`` for others."""
+
+    def __init__(self, nodes: int, own: int = 1000, **settings: Any) -> None:
+        self.engine, self.nodes, self.now = Engine(EngineSettings()), Capacity(), 0.0
+        queues = (queue("q", own, cohort="c", preemption=PREEMPTS, **settings), queue("o", 0, cohort="c"))
+        self.engine.set_policy(policy(queue("crowd", 10**6), cohort("c"), *queues), LABELS, 0.0)
+        for number in range(nodes):
+            self.put(number)
+        self.engine.know_nodes(self.nodes)
+
+    def put(self, number: int, *, cordoned: bool = False) -> None:
+        self.nodes.put_node(NodeRecord(f"n{number}", {"cpu": 4000}, cordoned=cordoned))
+
+    def submit(self, *gangs: Gang) -> None:
+        for each in gangs:
+            self.engine.submit(each, self.now)
+
+    def crowd(self, number: int) -> None:
+        """Have so many gangs of another tenant wait, no two alike, that no node is large enough for."""
+        self.submit(*(gang(f"big{each}", "crowd", cpu=5 + each, created=self.now + each) for each in range(number)))
+
+    def cycle(self) -> Plan:
+        self.now += 1.0
+        return self.engine.cycle(self.now, Fences(), epoch=1)
+
+    def starts(self) -> list[str]:
+        return [each.name for each in self.cycle().admitted]
+
+    def starts_within(self, rounds: int) -> list[str]:
+        return [name for _ in range(rounds) for name in self.starts()]
+
+    def all_have_places(self) -> bool:
+        """Return whether room is kept on nodes for each pod of all that have started; none is bound."""
+        kept = {uid: each.places for uid, each in self.nodes.allotments.items()}
+        return all(
+            sum(kept.get(uid, {}).get(name, {}).values()) == count
+            for uid, each in self.engine.state.allocations.by_uid.items()
+            for name, count in each.reservation.counts.items()
+        )
+
+
+def sets(*milli: int) -> tuple[PodSet, ...]:
+    """One pod of each size."""
+    return tuple(PodSet(f"s{each}", 1, PodPrice({"cpu": each})) for each in milli)
+
+
+def test_a_claim_stands_while_a_look_at_its_nodes_is_put_off_and_is_taken_up_on_some() -> None:
+    with limits(visits=40, shapes=4, kept=8):
+        world = World(10, own=8)
+        world.submit(gang("low", "q", cpu=4, pods=2))
+        world.cycle()
+        world.submit(gang("high", "q", cpu=4, pods=2, priority=5))
+        world.cycle()
+        world.crowd(30)
+        for _ in range(3):
+            world.cycle()
+        world.engine.release("low")
+        assert world.starts() == []
+        assert world.engine.claims().keys() == {"high"}
+        assert world.starts_within(12) == ["high"]
+        assert world.all_have_places()
+
+
+def test_a_claim_is_taken_up_on_the_nodes_that_were_found_though_more_shapes_are_asked_than_are_kept() -> None:
+    with limits(visits=100, shapes=5, kept=8):
+        world = World(0, own=9)
+        for number in range(9):
+            world.nodes.put_node(NodeRecord(f"n{number}", {"cpu": 1000}))
+        world.submit(gang("low", "q", pods=9))
+        world.cycle()
+        sizes = range(900, 909)
+        world.submit(gang("wide", "q", pod_sets=sets(*sizes), priority=5, created=5.0))
+        while "wide" not in world.engine.claims():
+            world.cycle()
+        kept = {dict(shape.requests)["cpu"] for shape in world.nodes._decided.rankings}
+        (missing,) = (each for each in sizes if each not in kept)
+        racks = tuple(f"r{number}" for number in range(120))
+        heavy = {"node_affinity": ((Requirement("rack", "In", racks),),)}
+        # Whose shape was not kept has its turn in a round that this ends.
+        world.submit(gang("heavy", "crowd", priority=9, placement=heavy))
+        for number in range(3):
+            pair = PodSet("main", 2, PodPrice({"cpu": missing}))
+            world.submit(gang(f"pair{number}", "crowd", pod_sets=(pair,), priority=number))
+        world.cycle()
+        world.engine.release("low")
+        assert world.starts() == ["wide"]
+        assert world.all_have_places()
