@@ -152,4 +152,12 @@ NODE_MUTANTS: Final = (
         "        places = None if isinstance(places, Misplaced) else places\n",
         f"{UNIT}/core/scheduler/test_looks_put_off.py",
     ),
+    Mutant(
+        "N",
+        "pods join a running gang only on nodes that are kept for them",
+        "webhook/core/scheduler/cycle.py",
+        "            if isinstance(places, Misplaced):\n",
+        "            if False:\n",
+        f"{UNIT}/core/scheduler/test_looks_put_off.py",
+    ),
 )

@@ -18,7 +18,6 @@ from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
 from webhook.core.model.gang import Gang
 from webhook.core.model.interning import interned
 from webhook.core.model.policy import StopPolicy
-from webhook.core.nodes.allotment import Allotment
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.placement.misplaced import Misplaced
@@ -397,7 +396,10 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
         # Who is awaited by a booking may take from it what it is to leave there: each time it has more to leave.
         while allocation is not None and (more := grow(allocation, room, state.lets_grow, seats)) is not None:
             places = room.places(allocation, more.reservation)
-            if isinstance(places, Allotment):
+            if isinstance(places, Misplaced):
+                # Of more shapes than are kept, one is to be looked at once more in a later round: it grows then.
+                break
+            if places is not None:
                 more = replace(more, reservation=state.allot_more(more.reservation, places))
             state.allocations.put(more)
             state.fences.put_reservation(more.reservation, more.reclaimed)

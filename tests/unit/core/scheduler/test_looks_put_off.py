@@ -115,3 +115,19 @@ def test_a_claim_is_taken_up_on_the_nodes_that_were_found_though_more_shapes_are
         world.engine.release("low")
         assert world.starts() == ["wide"]
         assert world.all_have_places()
+
+
+def test_pods_join_a_gang_only_on_nodes_that_are_kept_for_them() -> None:
+    with limits(visits=90, shapes=9, kept=8):
+        world = World(10)
+        main = PodSet("main", 2, PodPrice({"cpu": 1000}))
+        crew = gang("crew", "q", pod_sets=(main,), quorum=2, joinable=True)
+        world.submit(crew)
+        (admitted,) = world.cycle().admitted
+        whole = (main, *sets(*range(100, 109)))
+        world.engine.restore(admitted, gang("crew", "q", pod_sets=whole, quorum=2, joinable=True))
+        grown = []
+        for _ in range(6):
+            grown += world.cycle().grown
+            assert world.all_have_places()
+        assert len(grown[-1].pod_sets) == 10
