@@ -160,4 +160,12 @@ NODE_MUTANTS: Final = (
         "            if False:\n",
         f"{UNIT}/core/scheduler/test_looks_put_off.py",
     ),
+    Mutant(
+        "N",
+        "what is booked stays so while a look at nodes is put off",
+        "webhook/core/scheduler/booked_nodes.py",
+        "    if nodes is None or decision.postponed:\n",
+        "    if nodes is None:\n",
+        f"{UNIT}/core/scheduler/test_looks_put_off.py",
+    ),
 )

@@ -1,9 +1,11 @@
 """A look at nodes that is put off says nothing: who was promised quota or nodes has them still when its turn comes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
+
+import pytest
 
 from tests.unit.core.worlds import LABELS, cohort, gang, policy, queue
 from webhook.core.model.gang import Gang, PodPrice, PodSet, Requirement
@@ -49,6 +51,18 @@ class World:
         """Have so many gangs of another tenant wait, no two alike, that no node is large enough for."""
         self.submit(*(gang(f"big{each}", "crowd", cpu=5 + each, created=self.now + each) for each in range(number)))
 
+    def exhaust(self, sizes: Iterable[int]) -> None:
+        """Have so many wait in line that a round ends with one look at the shape that is not kept, of these sizes."""
+        kept = {dict(shape.requests)["cpu"] for shape in self.nodes._decided.rankings}
+        (missing,) = (each for each in sizes if each not in kept)
+        racks = tuple(f"r{number}" for number in range(120))
+        heavy = {"node_affinity": ((Requirement("rack", "In", racks),),)}
+        self.submit(gang("heavy", "crowd", priority=9, placement=heavy))
+        for number in range(3):
+            pair = PodSet("main", 2, PodPrice({"cpu": missing}))
+            self.submit(gang(f"pair{number}", "crowd", pod_sets=(pair,), priority=-1 - number, created=10.0))
+        self.cycle()
+
     def cycle(self) -> Plan:
         self.now += 1.0
         return self.engine.cycle(self.now, Fences(), epoch=1)
@@ -72,6 +86,49 @@ class World:
 def sets(*milli: int) -> tuple[PodSet, ...]:
     """One pod of each size."""
     return tuple(PodSet(f"s{each}", 1, PodPrice({"cpu": each})) for each in milli)
+
+
+@limits(visits=40, shapes=4, kept=8)
+@pytest.mark.parametrize("crowd", [0, 30])
+def test_booked_nodes_stay_booked_while_a_look_at_others_is_put_off(crowd: int) -> None:
+    world = World(6)
+    for number in range(6):
+        world.submit(gang(f"r{number}", "q", cpu=4, created=float(number), max_run_seconds=100 * (number + 1)))
+    world.cycle()
+    world.submit(gang("wide", "q", cpu=4, pods=3, created=10.0))
+    world.cycle()
+    for name in ("r0", "r1"):
+        world.engine.release(name)
+        world.cycle()
+    world.crowd(crowd)
+    world.submit(gang("late", "q", cpu=3, created=11.0))
+    world.cycle()
+    # Of the nodes that are booked this one goes away, and what is free on the two others stays kept.
+    world.put(2, cordoned=True)
+    world.engine.wake_nodes()
+    assert world.starts_within(40) == []
+    world.engine.release("r3")
+    assert "wide" in world.starts_within(40)
+
+
+def test_who_has_booked_books_others_in_the_cycle_that_looked_at_them_though_more_shapes_are_asked_than_are_kept() -> (
+    None
+):
+    with limits(visits=100, shapes=5, kept=8):
+        world, sizes = World(0), range(900, 909)
+        for number in range(9):
+            world.nodes.put_node(NodeRecord(f"n{number}", {"cpu": 1000}))
+            world.submit(gang(f"low{number}", "q", max_run_seconds=100 * (1 + number)))
+        world.cycle()
+        world.submit(gang("wide", "q", pod_sets=sets(*sizes), created=5.0))
+        while "wide" not in world.engine.state.booked:
+            world.cycle()
+        world.exhaust(sizes)
+        world.nodes.put_node(NodeRecord("n9", {"cpu": 1000}))
+        world.nodes.put_node(NodeRecord("n0", {"cpu": 1000}, cordoned=True))
+        world.engine.wake_nodes()
+        world.cycle()
+        assert world.engine.state.booked.keys() == {"wide"}
 
 
 def test_a_claim_stands_while_a_look_at_its_nodes_is_put_off_and_is_taken_up_on_some() -> None:
@@ -102,16 +159,7 @@ def test_a_claim_is_taken_up_on_the_nodes_that_were_found_though_more_shapes_are
         world.submit(gang("wide", "q", pod_sets=sets(*sizes), priority=5, created=5.0))
         while "wide" not in world.engine.claims():
             world.cycle()
-        kept = {dict(shape.requests)["cpu"] for shape in world.nodes._decided.rankings}
-        (missing,) = (each for each in sizes if each not in kept)
-        racks = tuple(f"r{number}" for number in range(120))
-        heavy = {"node_affinity": ((Requirement("rack", "In", racks),),)}
-        # Whose shape was not kept has its turn in a round that this ends.
-        world.submit(gang("heavy", "crowd", priority=9, placement=heavy))
-        for number in range(3):
-            pair = PodSet("main", 2, PodPrice({"cpu": missing}))
-            world.submit(gang(f"pair{number}", "crowd", pod_sets=(pair,), priority=number))
-        world.cycle()
+        world.exhaust(sizes)
         world.engine.release("low")
         assert world.starts() == ["wide"]
         assert world.all_have_places()
