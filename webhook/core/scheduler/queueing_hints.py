@@ -70,8 +70,8 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
     if vertex is not None and keys:
         _mark_in_tree(state, eclass, decision, keys, wake_on)
-        return
-    state.pending.mark_unschedulable(eclass, wake_on)
+    else:
+        state.pending.mark_unschedulable(eclass, wake_on)
     turned = isinstance(before, Misplaced) is not isinstance(decision.barrier, Misplaced)
     if eclass.hopeless or (eclass.queue.backfills and turned):
         state.pending.head_changed(eclass.queue)
