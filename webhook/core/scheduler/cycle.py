@@ -322,7 +322,9 @@ class Cycle:
         held: dict[FlavorResource, int] = {}
         # Who has room booked is protected by that, and leaves the gap before it to others.
         booked = queue.backfills and state.backfill.keeps_room_for(eclass, state.fences, self._now)
-        if decision.assignment.mode is Mode.NO_CANDIDATES and decision.barrier is None and not booked:
+        short = decision.assignment.mode is Mode.NO_CANDIDATES and decision.barrier is None
+        # It may have nodes, and would start at once: its quota is here when its turn comes to look at them.
+        if (short or decision.postponed) and not booked:
             for key, amount in decision.assignment.usage.items():
                 unused = min(amount, state.allocations.projected.unused_nominal(vertex, key))
                 if unused > 0:

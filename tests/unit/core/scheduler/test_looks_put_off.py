@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.core.worlds import LABELS, cohort, gang, policy, queue
 from webhook.core.model.gang import Gang, PodPrice, PodSet, Requirement
-from webhook.core.model.policy import Preemption, PreemptionPolicy
+from webhook.core.model.policy import Preemption, PreemptionPolicy, Strategy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes import capacity, turns
 from webhook.core.nodes.capacity import Capacity
@@ -30,12 +30,14 @@ def limits(visits: int, shapes: int, kept: int) -> Iterator[None]:
 
 
 class World:
-    """Nodes of 4 cpu each, a queue ``q`` that owns some quota, ``o`` that borrows it, and ``crowd`` for others."""
+    """Nodes of 4 cpu each, a queue ``q`` that owns some quota, ``o`` that owns none, in a cohort with what they share,
+    and ``crowd`` for others.
+    """
 
-    def __init__(self, nodes: int, own: int = 1000, **settings: Any) -> None:
+    def __init__(self, nodes: int, own: int = 1000, shared: int = 0, **settings: Any) -> None:
         self.engine, self.nodes, self.now = Engine(EngineSettings()), Capacity(), 0.0
         queues = (queue("q", own, cohort="c", preemption=PREEMPTS, **settings), queue("o", 0, cohort="c"))
-        self.engine.set_policy(policy(queue("crowd", 10**6), cohort("c"), *queues), LABELS, 0.0)
+        self.engine.set_policy(policy(queue("crowd", 10**6), cohort("c", None, shared), *queues), LABELS, 0.0)
         for number in range(nodes):
             self.put(number)
         self.engine.know_nodes(self.nodes)
@@ -86,6 +88,37 @@ class World:
 def sets(*milli: int) -> tuple[PodSet, ...]:
     """One pod of each size."""
     return tuple(PodSet(f"s{each}", 1, PodPrice({"cpu": each})) for each in milli)
+
+
+@limits(visits=40, shapes=4, kept=16)
+@pytest.mark.parametrize(
+    ("strategy", "own"), [(Strategy.BACKFILL, 8), (Strategy.BACKFILL, 0), (Strategy.STRICT_FIFO, 8)]
+)
+@pytest.mark.parametrize("crowd", [0, 12])
+def test_a_head_keeps_its_quota_while_a_look_at_its_nodes_is_put_off(strategy: Strategy, own: int, crowd: int) -> None:
+    """In a Backfill queue also what it borrows."""
+    world = World(10, own=own, shared=8 - own, strategy=strategy)
+    # The shape of the one that would borrow is known by then.
+    world.submit(gang("first", "o", cpu=3))
+    assert world.starts() == ["first"]
+    world.engine.release("first")
+    world.cycle()
+    world.crowd(crowd)
+    world.cycle()
+    world.submit(gang("head", "q", cpu=4, pods=2, created=10.0, max_run_seconds=100))
+    world.submit(gang("passer", "o", cpu=3, created=20.0))
+    assert world.starts_within(12) == ["head"]
+
+
+@limits(visits=40, shapes=4, kept=16)
+def test_a_head_whose_nodes_were_looked_at_and_are_short_keeps_no_quota_any_more() -> None:
+    world = World(10, own=8, strategy=Strategy.BACKFILL)
+    world.crowd(12)
+    world.cycle()
+    world.submit(gang("head", "q", cpu=8, created=10.0, max_run_seconds=100))
+    world.submit(gang("passer", "o", cpu=3, created=20.0))
+    assert world.starts() == []
+    assert world.starts_within(12) == ["passer"]
 
 
 @limits(visits=40, shapes=4, kept=8)
