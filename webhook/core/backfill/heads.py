@@ -1,6 +1,7 @@
 """The heads of Backfill queues: which there are now, in which plan they stand together, and which of them wait
 for quota. A head has room booked (``backfill``) only while it waits for quota and nothing else: one that a fence or the
-nodes hold up would keep everybody out from now on, for as long as that takes.
+nodes hold up would keep everybody out from now on, for as long as that takes. One whose nodes nobody has looked at yet
+waits for quota as far as is known: its look is put off by a few cycles only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ class Heads:
         if known is not None and known[0] == version:
             return known[1]
         heads = [head for queue in queues if queue.closed is None and (head := queue.head()) is not None]
-        first = [head for head in heads if not _lacks_nodes(head)]
+        first = [head for head in heads if not lacks_nodes(head.barrier)]
         fenced = [head for head in first if fences.bind(head.sample.namespace)]
         self._known.pop(scope, None)
         if not fenced:
@@ -77,13 +78,14 @@ class Heads:
 def waits_for_quota(queue: PendingQueue, fences: Fences) -> EquivalenceClass | None:
     """Return the head of a queue if it waits for quota and nothing else."""
     head = None if queue.closed is not None else queue.head()
-    if head is None or _lacks_nodes(head):
+    if head is None or lacks_nodes(head.barrier):
         return None
     return head if _passes_fences(head, fences) else None
 
 
-def _lacks_nodes(eclass: EquivalenceClass) -> bool:
-    return isinstance(eclass.barrier, Misplaced)
+def lacks_nodes(barrier: object) -> bool:
+    """Return whether it is nodes that block a gang, and not a look at them that is put off."""
+    return isinstance(barrier, Misplaced) and not barrier.postponed
 
 
 def _passes_fences(eclass: EquivalenceClass, fences: Fences) -> bool:

@@ -25,6 +25,7 @@ from webhook.core.model.gang import Gang
 from webhook.core.nodes.claimed import Claimed
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queue import EquivalenceClass
+from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocation
@@ -70,7 +71,7 @@ def ask_next(state: State) -> bool:
     if since is None or state.looks_owed > LOOKS:
         return False
     waiting = {state.order(each.head.uid): each for each in state.pending.waiting_for(NodesFreed()) if each.order}
-    turn = sorted(place for place in waiting if place >= since)
+    turn = sorted(each for each in waiting if each >= since)
     if turn:
         state.pending.wake_class(waiting[turn[0]])
     if len(turn) > 1:
@@ -118,10 +119,10 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
 
 def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: Smallest) -> bool:
     """Book nodes for the blocked head of ``eclass`` if it waits for nodes alone and nobody goes before it; return
-    whether anything changed.
+    whether anything changed. What it has booked it keeps while a look at its nodes is put off.
     """
     nodes = state.nodes
-    if nodes is None:
+    if nodes is None or decision.postponed:
         return False
     uid = eclass.head.uid
     if not _waits_for_nodes_alone(decision) or _rivals(state, eclass, decision):
@@ -172,8 +173,9 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
             return None
         seats.take(allocation.uids)
         ends.append(allocation)
-    places = state.decider.places(gang, counts, flavors, [uid for each in ends for uid in each.uids])
-    if places is None or isinstance(places, Misplaced):
+    # All of it was looked at above: no look is asked for again, which might be put off.
+    places = place(nodes, seats.asked, nodes.held_by([uid for each in ends for uid in each.uids]))
+    if isinstance(places, Misplaced):
         return None
     awaited = [each for each in ends if places.nodes & nodes.held_by(each.uids).keys()]
     claimed = Claimed(places, {uid for each in awaited for uid in each.uids}, booked=True)

@@ -18,7 +18,6 @@ from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
 from webhook.core.model.gang import Gang
 from webhook.core.model.interning import interned
 from webhook.core.model.policy import StopPolicy
-from webhook.core.nodes.allotment import Allotment
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
 from webhook.core.placement.misplaced import Misplaced
@@ -271,9 +270,8 @@ class Cycle:
             known, claim = state.is_claiming(claimant), state.claims[claimant]
             # One that has ended and was started again is nobody to wait for.
             waits = [uid for uid in claim.awaits if uid in allocations.stopping]
-            if known and view.fits(vertex, amounts) and self._is_free(claimant, claim):
-                self._take_up(claimant)
-            elif known and not claims.may_go_on(state, claimant, waits):
+            taken_up = known and view.fits(vertex, amounts) and self._take_up(claimant)
+            if known and not taken_up and not claims.may_go_on(state, claimant, waits):
                 waits = claims.await_others(state, claimant)
                 if not waits:
                     continue
@@ -288,25 +286,30 @@ class Cycle:
             view.add(vertex, amounts)
         state.stirred = False
 
-    def _is_free(self, uid: str, claim: Claim) -> bool:
-        state, (vertex, amounts) = self._state, self._state.allocations.promises[uid]
-        gang, counts = state.pending.records[uid].gang, claim.planned.counts
-        if not state.allocations.usage.fits(vertex, amounts) or state.fences.shortfall(gang, counts) is not None:
-            return False
-        return not isinstance(claims.places_of(state, uid), Misplaced)
+    def _take_up(self, uid: str) -> bool:
+        """Admit a gang that claims if quota, fences and nodes have room for all of it by now; return whether they do.
 
-    def _take_up(self, uid: str) -> None:
+        It is admitted on those nodes that were found free: whoever asks again may be put off.
+        """
         state, claim, record = self._state, self._state.claims[uid], self._state.pending.records[uid]
+        vertex, amounts = state.allocations.promises[uid]
+        if not state.allocations.usage.fits(vertex, amounts):
+            return False
+        if state.fences.shortfall(record.gang, claim.planned.counts) is not None:
+            return False
+        places = claims.places_of(state, uid)
+        if isinstance(places, Misplaced):
+            return False
         assert record.queue is not None
-        amounts, places = state.allocations.promises[uid][1], claims.places_of(state, uid)
         kept = state.end_claim(uid)
-        if kept is not None and isinstance(places, Allotment) and kept.places != places.places:
+        if kept is not None and places is not None and kept.places != places.places:
             state.wake_nodes()
         state.pending.withdraw(uid)
         planned = with_places(claim.planned, {})
         reservation = replace(planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
-        reservation = state.allot(reservation, None if isinstance(places, Misplaced) else places)
+        reservation = state.allot(reservation, places)
         self._count(charge(state, record.queue, record.gang, reservation, amounts))
+        return True
 
     def _promise_unused(self, eclass: EquivalenceClass, decision: Decision) -> None:
         """Let the blocked head of a StrictFIFO or Backfill queue keep the queue's unused nominal quota to itself."""
@@ -319,7 +322,9 @@ class Cycle:
         held: dict[FlavorResource, int] = {}
         # Who has room booked is protected by that, and leaves the gap before it to others.
         booked = queue.backfills and state.backfill.keeps_room_for(eclass, state.fences, self._now)
-        if decision.assignment.mode is Mode.NO_CANDIDATES and decision.barrier is None and not booked:
+        short = decision.assignment.mode is Mode.NO_CANDIDATES and decision.barrier is None
+        # It may have nodes, and would start at once: its quota is here when its turn comes to look at them.
+        if (short or decision.postponed) and not booked:
             for key, amount in decision.assignment.usage.items():
                 unused = min(amount, state.allocations.projected.unused_nominal(vertex, key))
                 if unused > 0:
@@ -393,7 +398,10 @@ def grow_all(state: State) -> tuple[Reservation, ...]:
         # Who is awaited by a booking may take from it what it is to leave there: each time it has more to leave.
         while allocation is not None and (more := grow(allocation, room, state.lets_grow, seats)) is not None:
             places = room.places(allocation, more.reservation)
-            if isinstance(places, Allotment):
+            if isinstance(places, Misplaced):
+                # Of more shapes than are kept, one is to be looked at once more in a later round: it grows then.
+                break
+            if places is not None:
                 more = replace(more, reservation=state.allot_more(more.reservation, places))
             state.allocations.put(more)
             state.fences.put_reservation(more.reservation, more.reclaimed)

@@ -208,6 +208,8 @@ class Engine:
         """
         state = self.state
         state.fences, state.now, state.followed = fences, now, claims
+        # A question may have noted of some that they may start: here nobody does.
+        state.backfill.put_off.clear()
         state.pending.end_backoffs(now)
         if state.nodes is not None and now - self._round_seconds >= 1:
             self._round_seconds = now

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Mode
-from webhook.core.backfill.heads import before_heads
+from webhook.core.backfill.heads import before_heads, lacks_nodes
 from webhook.core.model.policy import PreemptionPolicy
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queue import EquivalenceClass
@@ -70,9 +70,9 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
     if vertex is not None and keys:
         _mark_in_tree(state, eclass, decision, keys, wake_on)
-        return
-    state.pending.mark_unschedulable(eclass, wake_on)
-    turned = isinstance(before, Misplaced) is not isinstance(decision.barrier, Misplaced)
+    else:
+        state.pending.mark_unschedulable(eclass, wake_on)
+    turned = lacks_nodes(before) is not lacks_nodes(decision.barrier)
     if eclass.hopeless or (eclass.queue.backfills and turned):
         state.pending.head_changed(eclass.queue)
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.scheduler.test_nodes import admitted, engine
-from tests.unit.core.worlds import cohort, gang, queue
-from webhook.core.model.policy import Strategy
+from tests.unit.core.worlds import cohort, gang, group, queue
+from webhook.core.model.gang import PodPrice, PodSet
+from webhook.core.model.policy import Flavor, Strategy
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.quota.fences import Fences
@@ -309,6 +310,17 @@ def test_the_head_of_a_backfill_queue_that_lacks_nodes_keeps_its_quota_from_nobo
     assert admitted(made, 3.0) == [], "now it lacks quota"
     made.release("other")
     assert admitted(made, 4.0) == ["wide"]
+
+
+def test_a_head_of_two_sets_that_lacks_nodes_of_either_flavor_keeps_its_quota_from_nobody() -> None:
+    owns, borrows = (group(own={"cpu": cpu}, rented={"cpu": cpu}) for cpu in (8, 0))
+    queues = (queue("q", None, owns, strategy=Strategy.BACKFILL, cohort="c"), queue("r", None, borrows, cohort="c"))
+    flavors = tuple(Flavor(name, {"kind": name}) for name in ("own", "rented"))
+    made, _ = engine(*queues, nodes={"own-a": 4, "own-b": 4, "rented-a": 4, "rented-b": 4}, flavors=flavors)
+    sets = tuple(PodSet(name, 1, PodPrice({"cpu": 5000})) for name in ("leader", "worker"))
+    made.submit(gang("wide", "q", pod_sets=sets, max_run_seconds=50), 0.0)
+    made.submit(gang("other", "r", cpu=4, pods=2, created=2.0), 0.0)
+    assert admitted(made) == ["other"]
 
 
 def test_who_needs_neither_the_quota_nor_the_nodes_of_a_backfill_head_passes_it() -> None:

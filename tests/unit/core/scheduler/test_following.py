@@ -59,3 +59,18 @@ def test_a_follower_notices_that_a_back_off_is_over() -> None:
     follows.follow(50, world.fences, {})
     assert (reason := follows.reason("failed")) is not None
     assert reason.code is Code.WAITING_FOR_QUOTA
+
+
+def test_a_follower_does_not_remember_who_might_have_put_off_a_head() -> None:
+    world = World(cohort("all"), queue("b", 4, cohort="all", strategy=Strategy.BACKFILL), queue("o", 4, cohort="all"))
+    run, head = gang("run", "b", 7, max_run_seconds=1000), gang("head", "b", 8, created=1, max_run_seconds=100)
+    assert world.submit(run).cycle() == ["run"]
+    assert world.submit(head).cycle() == []
+    follows = world.engine
+    for number in range(10):
+        asks = gang(f"g{number}", "o", created=2.0 + number)
+        follows.submit(asks, world.now)
+        follows.follow(world.now, world.fences, {})
+        assert str(follows.reason(asks.uid)) == "has room; the next cycle decides"
+        assert follows.state.backfill.put_off.keys() <= {asks.uid}
+        follows.withdraw(asks.uid)
