@@ -240,4 +240,12 @@ NODE_MUTANTS: Final = (
         "\n",
         f"{UNIT}/core/scheduler/test_looks_put_off.py",
     ),
+    Mutant(
+        "N",
+        "what is kept for a head does not end what it has booked",
+        "webhook/core/scheduler/booked_nodes.py",
+        "        allocations.lift(QueueHead(eclass.queue.name))\n",
+        "        pass\n",
+        f"{UNIT}/core/scheduler/test_looks_put_off.py",
+    ),
 )

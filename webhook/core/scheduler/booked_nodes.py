@@ -29,7 +29,7 @@ from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.allocations import Allocation
-from webhook.core.reasons.wake_keys import NodesFreed
+from webhook.core.reasons.wake_keys import NodesFreed, QueueHead
 from webhook.core.scheduler.state import State
 
 Smallest = Callable[[EquivalenceClass, Decision], Reservation]
@@ -276,7 +276,11 @@ def _has_quota(state: State, uid: str, eclass: EquivalenceClass) -> bool:
     if vertex is None:
         return False
     awaited = [allocations.by_uid[each] for each in booked.awaits if each in allocations.by_uid]
+    if eclass.queue.heads(eclass):
+        # What its queue keeps for its head is kept for it.
+        allocations.lift(QueueHead(eclass.queue.name))
     left = allocations.projected.copy_of(vertex.root)
+    allocations.put_back()
     for each in awaited:
         home = allocations.vertex_of(each)
         if home is not None and home.root is vertex.root and each.uid not in allocations.stopping:

@@ -122,9 +122,11 @@ def test_a_head_whose_nodes_were_looked_at_and_are_short_keeps_no_quota_any_more
 
 
 @limits(visits=40, shapes=4, kept=8)
+@pytest.mark.parametrize(("own", "strategy"), [(1000, Strategy.BEST_EFFORT_FIFO), (28, Strategy.STRICT_FIFO)])
 @pytest.mark.parametrize("crowd", [0, 30])
-def test_booked_nodes_stay_booked_while_a_look_at_others_is_put_off(crowd: int) -> None:
-    world = World(6)
+def test_booked_nodes_stay_booked_while_a_look_at_others_is_put_off(own: int, strategy: Strategy, crowd: int) -> None:
+    """Also those of a head that is kept all the quota that is left."""
+    world = World(6, own=own, strategy=strategy)
     for number in range(6):
         world.submit(gang(f"r{number}", "q", cpu=4, created=float(number), max_run_seconds=100 * (number + 1)))
     world.cycle()
@@ -134,7 +136,7 @@ def test_booked_nodes_stay_booked_while_a_look_at_others_is_put_off(crowd: int) 
         world.engine.release(name)
         world.cycle()
     world.crowd(crowd)
-    world.submit(gang("late", "q", cpu=3, created=11.0))
+    world.submit(gang("late", "crowd", cpu=3, created=11.0))
     world.cycle()
     # Of the nodes that are booked this one goes away, and what is free on the two others stays kept.
     world.put(2, cordoned=True)
