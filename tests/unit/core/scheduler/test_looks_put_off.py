@@ -6,18 +6,24 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.core.worlds import LABELS, cohort, gang, policy, queue
+from webhook.core.ledger.record import Claim
 from webhook.core.model.gang import Gang, PodPrice, PodSet, Requirement
 from webhook.core.model.policy import Preemption, PreemptionPolicy, Strategy
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes import capacity, turns
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import NodeRecord
+from webhook.core.notation.amounts import FlavorResource
 from webhook.core.quota.fences import Fences
+from webhook.core.reasons.wake_keys import QueueHead
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.plan import Plan
 
+CPU = FlavorResource("default", "cpu")
 PREEMPTS = Preemption(within_queue=PreemptionPolicy.LOWER_PRIORITY)
 
 
@@ -214,3 +220,102 @@ def test_pods_join_a_gang_only_on_nodes_that_are_kept_for_them() -> None:
             grown += world.cycle().grown
             assert world.all_have_places()
         assert len(grown[-1].pod_sets) == 10
+
+
+SIZES = st.lists(st.sampled_from([1000, 2000, 3000, 3900, 4000]), min_size=1, max_size=3, unique=True)
+EVENTS = st.one_of(
+    st.tuples(st.sampled_from(["q", "o"]), SIZES, st.integers(1, 2)),
+    st.tuples(st.just("crowd"), st.just([]), st.integers(1, 12)),
+    st.tuples(st.sampled_from(["end", "cordon"]), st.just([]), st.integers(0, 5)),
+)
+
+
+class Watched(World):
+    """Six nodes with a gang on each, and one that waits for some of them. What becomes of those with a promise is
+    compared with what would if any number of new shapes were looked at.
+    """
+
+    def __init__(self, own: int, strategy: Strategy, waits: list[int], priority: int) -> None:
+        super().__init__(6, own=own, strategy=strategy)
+        for number in range(6):
+            end = 100.0 * (1 + number)
+            self.submit(gang(f"r{number}", "q", cpu=4, created=float(number), max_run_seconds=end))
+        super().cycle()
+        sizes = tuple(PodSet(f"s{each}", 2, PodPrice({"cpu": each})) for each in waits)
+        self.submit(gang("waits", "q", pod_sets=sizes, priority=priority, created=10.0, max_run_seconds=100.0))
+        for _ in range(3):
+            super().cycle()
+
+    def happens(self, event: str, sizes: list[int], number: int) -> None:
+        running = sorted(self.engine.state.allocations.by_uid)
+        if event in {"q", "o"}:
+            pods = tuple(PodSet(f"s{each}", number, PodPrice({"cpu": each})) for each in sizes)
+            self.submit(gang(f"{event}{self.now:.0f}", event, pod_sets=pods, created=10.0 + self.now))
+        elif event == "crowd":
+            for each in range(number):
+                size = PodSet("main", 1, PodPrice({"cpu": 5000 + 20 * int(self.now) + each}))
+                self.submit(gang(f"big{self.now:.0f}-{each}", "crowd", pod_sets=(size,), created=self.now))
+        elif event == "end" and running:
+            self.engine.release(running[number % len(running)])
+        elif event == "cordon":
+            self.put(number, cordoned=not self.nodes.nodes[f"n{number}"].cordoned)
+            self.engine.wake_nodes()
+
+    def cycle(self) -> Plan:
+        """Those whose look is put off keep what they would keep if it were not, or who goes before them has it."""
+        state, twin, head = self.engine.state, self.engine.copy(), self._head_with_quota()
+        before = {**state.booked, **state.claims}
+        with limits(visits=10**6, shapes=10**6, kept=10**6):
+            twin.cycle(self.now + 1.0, Fences(), epoch=1)
+        order = {each.uid: (-each.priority, each.created_seconds, each.uid) for each in self.engine.waiting()}
+        plan, held = super().cycle(), {**state.booked, **state.claims}
+        assert self.all_have_places()
+        later = self.nodes.due.keys() - state.allocations.by_uid.keys()
+        gained = [uid for uid, each in held.items() if each != before.get(uid)] + [each.uid for each in plan.admitted]
+        for uid in self._kept_in(twin, before) & later - held.keys():
+            assert any(order[each] < order[uid] for each in gained), f"{uid} has lost its promise"
+        if head in later & twin.state.allocations.by_uid.keys():
+            assert self._head_with_quota() == head
+        return plan
+
+    @staticmethod
+    def _kept_in(twin: Engine, before: dict[str, Claim]) -> set[str]:
+        """Return who of ``q`` keeps in ``twin`` what was promised before, or has started. Who borrows gives way to an
+        owner, also while a look of that one is put off.
+        """
+        booked = {uid for uid in twin.state.booked if twin.nodes is not None and twin.nodes.keeps(uid)}
+        claims = {uid for uid, each in twin.claims().items() if each == before.get(uid)}
+        kept = (booked | claims | twin.state.allocations.by_uid.keys()) & before.keys()
+        return {uid for uid in kept if twin.queue_of(uid) == "q"}
+
+    def _head_with_quota(self) -> str | None:
+        """Return the head of the queue ``q``, if what the queue owns has room for it."""
+        waits, allocations = self.engine.waiting("q"), self.engine.state.allocations
+        vertex = allocations.usage.tree.queues["q"]
+        allocations.lift(QueueHead("q"))
+        unused = allocations.projected.unused_nominal(vertex, CPU)
+        allocations.put_back()
+        asked = sum(each.count * each.price.requests["cpu"] for each in waits[0].pod_sets) if waits else 0
+        return waits[0].uid if waits and asked <= unused and waits[0].uid not in self.engine.state.claims else None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    looks=st.tuples(st.integers(6, 24), st.integers(1, 4), st.integers(2, 5)),
+    own=st.sampled_from([24, 40]),
+    strategy=st.sampled_from([Strategy.BACKFILL, Strategy.STRICT_FIFO]),
+    waits=st.tuples(SIZES, st.integers(0, 1)),
+    events=st.lists(EVENTS, min_size=5, max_size=20),
+)
+def test_whose_look_is_put_off_keeps_what_was_promised(
+    looks: tuple[int, int, int],
+    own: int,
+    strategy: Strategy,
+    waits: tuple[list[int], int],
+    events: list[tuple[str, list[int], int]],
+) -> None:
+    with limits(*looks):
+        world = Watched(own, strategy, *waits)
+        for event in events:
+            world.happens(*event)
+            world.cycle()
