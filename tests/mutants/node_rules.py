@@ -210,14 +210,6 @@ NODE_MUTANTS: Final = (
     ),
     Mutant(
         "N",
-        "pods join a running gang only on nodes that are kept for them",
-        "webhook/core/scheduler/cycle.py",
-        "            if isinstance(places, Misplaced):\n",
-        "            if False:\n",
-        f"{UNIT}/core/scheduler/test_looks_put_off.py",
-    ),
-    Mutant(
-        "N",
         "what is booked stays so while a look at nodes is put off",
         "webhook/core/scheduler/booked_nodes.py",
         "    if nodes is None or decision.postponed:\n",
