@@ -16,6 +16,14 @@ LATE_PODS: Final = "webhook/controllers/gangs/late_pods.py"
 
 RELEASE_MUTANTS: Final = (
     Mutant(
+        "4",
+        "who was suspended by their owner waits for them though no entry says so any more",
+        ASSESS,
+        "    if job.admission is not None:\n        # A stop of ours takes",
+        "    if False:\n        # A stop of ours takes",
+        ASSESS_TESTS,
+    ),
+    Mutant(
         "8",
         "a rebuild waits for the pods of a job that is deleted meanwhile",
         RECOVERY,

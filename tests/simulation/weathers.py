@@ -96,6 +96,10 @@ PAST_FAILURES = (
     ("rough with pages put back + crashing with Kueue's pod groups", 2438002652),
     ("rough with pods lent + rough with a quota tree", 2438001730),
     ("rough with long jobs + crashing with processes cut off on few nodes", 4004837193),
+    ("calm with credits and a ledger lost + rough with plain pods and namespaces ungated", 1939178827),
+    ("calm with adopted jobs + rough with a ledger lost", 1939178827),
+    ("rough with kinds that nobody can list + rough with a bug of ours", 1939178829),
+    ("rough with two flavors and elastic jobs + rough on few nodes in racks", 1939178831),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -141,8 +145,10 @@ that took the pods which a Job gets back as it is stopped for running, one
 that asked of ended pods where their gang runs by now, and others that asked for the flavor of a gang without a queue,
 and for the room of a JobSet that was deleted and had no pods left, a node that came back and was given to others than
 the pods that waited for one, an owner who held a job while nobody led and the ledger was edited, a page of a ledger
-that had come as far as the one after it, room that a Job gave back while pods were in it that none had read yet, and
-a gang that was asked whether it books nodes in every cycle, after another had used up the searches."""
+that had come as far as the one after it, room that a Job gave back while pods were in it that none had read yet,
+a gang that was asked whether it books nodes in every cycle, after another had used up the searches, owners who held a
+job just before the ledger was lost, a process that was ended twice at once and so started twice, and an owner who
+scaled a Job to fewer pods than a slice of it has."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)

@@ -83,10 +83,9 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
     admission = job.admission or stopped_from
     if admission is None or job.gang is None:
         return None
-    lives = job.finished is None and not job.deleting
-    # A stop of ours takes that note away: its owner suspended it, and it is to be written down that it waits for them.
-    by_owner = lives and job.suspended and job.admission is not None
-    if not (by_owner or _holds(job, view)):
+    present = view.present(job.namespace, job.uid) + job.dispatched
+    if present == 0 and (job.finished is not None or job.deleting or (job.suspended and not job.active)):
+        # Nor does the controller of one that is being deleted create any more, whatever keeps the object.
         return None
     stopping = None
     if job.suspended and job.finished is None:
@@ -94,14 +93,6 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
         stopping = HELD if requeue is None or job.admission is not None else requeue.reason
     found = _as_it_runs(from_annotation(job, job.gang, admission, epoch, stopping), view)
     return replace(found, preemptible=view.policy.may_be_preempted(job.gang, found.queue))
-
-
-def _holds(job: JobRecord, view: View) -> bool:
-    """Return whether anything of a job runs, or may yet."""
-    if view.present(job.namespace, job.uid) or job.dispatched:
-        return True
-    # Nor does the controller of one that is being deleted create any more, whatever keeps the object.
-    return job.finished is None and not job.deleting and (not job.suspended or job.active)
 
 
 def _as_it_runs(found: Reservation, view: View) -> Reservation:
@@ -200,7 +191,7 @@ def unheld(view: View, ledger: Ledger) -> list[str]:
     """
     jobs = (job for uid, job in view.jobs.items() if uid not in ledger.entries and job.admission is not None)
     jobs = (job for job in jobs if job.is_ours and job.kind not in view.unread)
-    held = (job.key for job in jobs if _holds(job, view) and _reservation(job, view, ledger.epoch) is not None)
+    held = (job.key for job in jobs if _reservation(job, view, ledger.epoch) is not None)
     return list(islice(chain(held, _leaving(view, ledger)), NAMED_MAX))
 
 

@@ -23,7 +23,8 @@ class Step(StrEnum):
     STOP = "stop"
     """The ledger says stopping: suspend it."""
     VOID = "void"
-    """Stopping and stored suspended: write the job, so that no late start can land, before the entry is freed."""
+    """Stopping and stored suspended: write the job, so that no late start can land, before the entry is freed. Or its
+    owner suspended it and nothing is reserved for it any more: write that it waits for them."""
     RELEASE = "release"
     """Nothing of it runs any more: free the entry."""
     HOLD = "hold"
@@ -102,6 +103,9 @@ def _unreserved(job: JobRecord | None, pods_present: int) -> Step:
         # An unmarked template never passed our mutation: the job ran before Tutti gated it. One that bears a note of a
         # start, or of its adoption, had ended since, and is said to run again: it had its turn.
         return Step.SUSPEND if job.marked or job.admission is not None else Step.ADOPT
+    if job.admission is not None:
+        # A stop of ours takes that note away: its owner suspended it, and no entry told us to write that down.
+        return Step.VOID
     if pods_present or job.active:
         return Step.WITHDRAW
     if job.start_time_left:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from webhook.cluster.view import View
 from webhook.controllers.gangs.assess import Step
-from webhook.controllers.writes.effects import Effect, PodWrite
+from webhook.controllers.writes.effects import REBUILD, Effect, PodWrite
 from webhook.core.ledger.record import Ledger, Reservation, ReservedPodSet
 from webhook.core.model.pods import PodRecord
 from webhook.core.nodes.tiers import is_tier
@@ -163,4 +163,4 @@ def voiding(job: JobRecord, view: View, epoch: int) -> Effect:
     """Return the effect that makes every lift of a pod of this gang conflict that was sent before."""
     pods = view.fences.pods_of(job.namespace, job.uid)
     waiting = (pod for pod in pods if pod.gated and pod.live)
-    return Effect(Step.VOID, job, pods=tuple(PodWrite(pod, pod_patches.void(pod, epoch)) for pod in waiting))
+    return Effect(REBUILD, job, pods=tuple(PodWrite(pod, pod_patches.void(pod, epoch)) for pod in waiting))

@@ -78,10 +78,13 @@ def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue
     ``planned`` is what this process had in mind when it decided to stop it; without, another leader decided.
     """
     why = NOT_ADMITTED if reservation is None or reservation.stopping is None else reservation.stopping
+    forgotten = reservation is None and is_hold(job, None)
+    why = HELD if forgotten else why
     noted = job.requeue if job.admission is None else None
     known = planned or (noted if noted is not None and noted.reason == why else None) or Requeue(why, job.place_seconds)
     ran = job.ran_seconds
-    if job.admission is not None:
+    if job.admission is not None and not forgotten:
+        # Nobody knows how long ago its owner suspended one without a reservation.
         ran += max(0.0, now - job.admission.since_seconds)
     ran = 0.0 if known.reason == LIMIT_REACHED else ran
     attempts = 0 if known.reason in HOLDS else max(known.attempts, job.attempts)
@@ -99,7 +102,9 @@ def with_siblings(job: JobRecord, sibling: Reservation, why: str) -> Requeue:
 
 def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:
     """Return whether a stop holds ``job`` until its owner lifts it."""
-    if reservation is None or reservation.stopping not in HOLDS:
+    if reservation is None:
+        return job.suspended and job.admission is not None
+    if reservation.stopping not in HOLDS:
         return False
     # A start removes the re-queue annotation: one without a hold next to it means that the owner has lifted the hold
     # already, while the last of its pods were ending.

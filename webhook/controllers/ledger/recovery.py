@@ -23,7 +23,7 @@ from webhook.controllers.ledger.errors import LedgerBroken, refused
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.quarantine import Quarantine
 from webhook.controllers.reporting.announce import Announcer
-from webhook.controllers.writes.effects import Effect, Effects
+from webhook.controllers.writes.effects import REBUILD, Effect, Effects
 from webhook.core.ledger.record import Ledger
 from webhook.errors import ApiError, Unavailable
 from webhook.jobs.patches import job as patches
@@ -218,7 +218,7 @@ class Recovery:
             found = (view.jobs.get(uid) for uid in sorted(suspects))
             due = [job for job in found if job is not None and rebuild.must_be_voided(job, view)]
             for job in due:
-                effect = Effect("void", job, patches.void(job, epoch))
+                effect = Effect(REBUILD, job, patches.void(job, epoch))
                 if gated_pods.is_pod_group(job):
                     effect = gated_pods.voiding(job, view, epoch)
                 if not self._effects.busy(job.uid):

@@ -32,6 +32,9 @@ REFUSALS_MEANT: Final = 4
 """So many refusals in a row are meant. With the waits between them that is 48 seconds: whatever was sent before the
 first and never answered has arrived by then or never will."""
 
+REBUILD: Final = "rebuild"
+"""The name of what a rebuild writes on all that waits. It is no stop's: no entry says stopping yet."""
+
 GONE: Final = sys.maxsize
 """The version of a pod that is known to be gone: whatever is read of it is older."""
 

@@ -23,6 +23,13 @@ STOPPING = replace(RESERVED, stopping="Preempted")
 
 CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] = {
     "a suspended gang waits": (job(), None, 0, False, Step.WAIT),
+    "but none that its owner has suspended, of which no entry says so any more": (
+        job(admission=STARTED),
+        None,
+        0,
+        False,
+        Step.VOID,
+    ),
     "a reserved one is started": (job(), RESERVED, 0, False, Step.START),
     "a copy from a hub waits for its permit": (job(awaits_permit=True), RESERVED, 0, False, Step.NOTHING),
     "a started one is left alone": (job(suspended=False, admission=STARTED), RESERVED, 2, False, Step.NOTHING),

@@ -56,6 +56,14 @@ def test_a_gang_at_its_limit_is_held_and_has_the_whole_time_again_once_its_owner
     assert not is_hold(RUNNING, replace(RESERVED, stopping="Preempted"))
 
 
+def test_who_was_suspended_by_their_owner_and_has_no_reservation_any_more_waits_for_them() -> None:
+    """Such as after a rebuild, while nobody led: it was queued, and started again by itself."""
+    suspended = replace(RUNNING, suspended=True)
+    assert is_hold(suspended, None)
+    assert requeue_of(suspended, None, None, 999) == Requeue("OnHold", suspended.place_seconds, ran_seconds=0.0)
+    assert not is_hold(RUNNING, None), "what runs without a reservation is stopped, and waits for one"
+
+
 def test_whoever_lifts_a_hold_gives_all_attempts_again_whatever_it_was_for() -> None:
     tried = replace(RUNNING, admission=replace(STARTED, attempts=3))
     for why in (
