@@ -299,6 +299,11 @@ class Load:
             await self._hold_for_a_moment(namespace, name)
             return
         pods = self._rng.randint(1, ELASTIC_PODS)
+        stored = stored_job(self._cluster, "Job", namespace, name)
+        marks = {} if stored is None else stored["spec"]["template"]["metadata"]["annotations"]
+        if pods % int(marks.get(names.SLICE_SIZE, 1)):
+            # It would wait until its size was one of whole slices again.
+            return
         spec = {"parallelism": pods, "completions": pods} if self.elastic[key] else {"parallelism": pods}
         path = f"{PATHS['Job'].format(namespace)}/{name}"
         await self._api.request("PATCH", path, body=orjson.dumps({"spec": spec}), content_type=MERGE_PATCH)

@@ -326,11 +326,13 @@ class World:
 
     def restart_later(self, name: str) -> None:
         """Start a reconciler again, after a while."""
-        self.spawn(self._restart(name))
+        self.spawn(self._restart(name, self.replicas[name]))
 
-    async def _restart(self, name: str) -> None:
+    async def _restart(self, name: str, ended: Replica) -> None:
         await asyncio.sleep(self.rng.uniform(0.1, 8))
-        self.start_reconciler(name)
+        # Of two writes at once each may have ended it.
+        if self.replicas[name] is ended:
+            self.start_reconciler(name)
 
     async def _thaw_later(self, replica: Replica) -> None:
         await asyncio.sleep(self.rng.uniform(0.5, 30))
