@@ -18,6 +18,7 @@ from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
 from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
+from webhook.core.nodes.largest import Largest
 from webhook.core.nodes.looks import QUESTIONS_MAX, Looks
 from webhook.core.nodes.node import UNBOUNDED, Bound, NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room
@@ -60,17 +61,8 @@ class Capacity:
         """Gang to what it holds, by node, for those that were asked about and have not changed since."""
         self.looked = 0
         """How often the room on any one node was counted."""
-        self._largest: dict[str, int] | None = {}
+        self.largest = Largest(self.nodes)
         self._domains: dict[Path, Domains] = {}
-
-    @property
-    def largest(self) -> Amounts:
-        """The most of each resource that any one node has to give, when nothing runs there."""
-        if self._largest is None:
-            self._largest = {}
-            for node in self.nodes.values():
-                self._largest = amounts.maximum(self._largest, node.capacity)
-        return self._largest
 
     # -- nodes and pods -----------------------------------------------------------------------------------------------
 
@@ -81,10 +73,7 @@ class Capacity:
             return
         self._eligible = {}
         self.generation += 1
-        if before is not None and before.capacity != node.capacity:
-            self._largest = None
-        elif before is None and self._largest is not None:
-            self._largest = amounts.maximum(self._largest, node.capacity)
+        self.largest.changed(before, node)
         if before is None or before.labels != node.labels:
             self._domains = {}
         self._add(node.name, {} if before is None else before.capacity, -1)
@@ -96,7 +85,8 @@ class Capacity:
         """Forget one node; what is bound or allotted there stays written down until it goes."""
         before = self.nodes.pop(name, None)
         if before is not None:
-            self._largest, self._domains, self._eligible = None, {}, {}
+            self._domains, self._eligible = {}, {}
+            self.largest.changed(before, None)
             self.generation += 1
             self._columns.drop(name)
             self._add(name, before.capacity, -1)
@@ -145,7 +135,7 @@ class Capacity:
     def copy(self) -> "Capacity":
         """Return an independent copy; its rankings are made when they are asked for."""
         twin = Capacity()
-        twin.nodes, twin._largest = dict(self.nodes), None
+        twin.nodes.update(self.nodes)
         twin.free = {name: dict(free) for name, free in self.free.items()}
         twin.allotments = {uid: allotment.copy() for uid, allotment in self.allotments.items()}
         twin._columns = self._columns.copy()
@@ -362,7 +352,7 @@ class Capacity:
 
     def _uncaught(self, shape: Shape, known: Ranking | None) -> int:
         """Return at how many nodes to look until a ranking is up to date, 0 where these are too few to be counted."""
-        if known is None or known.scarce != self.scarce(shape):
+        if known is None or known.scarce != self.largest.scarce(shape):
             return len(self.nodes)
         behind = min(self.changes.count - known.seen, len(self.nodes))
         return behind if behind > CHANGES_UNCOUNTED else 0
@@ -386,7 +376,7 @@ class Capacity:
         return known
 
     def _caught_up(self, shape: Shape, ranking: Ranking | None) -> Ranking:
-        scarce = self.scarce(shape)
+        scarce = self.largest.scarce(shape)
         changed = None if ranking is None or ranking.scarce != scarce else self.changes.since(ranking.seen)
         if ranking is None or changed is None:
             ranking, changed = Ranking(shape, scarce), ()
@@ -430,25 +420,12 @@ class Capacity:
         keep_last(self._eligible, shape, found, ELIGIBLE_MAX)
         return found
 
-    def might_take(self, shape: Shape) -> bool:
-        """Return whether some node could be large enough for a pod of a shape; False is certain, and costs nothing."""
-        return all(amount <= self.largest.get(name, 0) for name, amount in shape.requests)
-
     def room(self, ranking: Ranking, name: str, more: Amounts | None = None) -> Room:
         """Return the room that node ``name`` has for a ranking's pods, with ``more`` amounts free than there are."""
         self.looked += 1
         if name not in self.nodes or not self._columns.admits(ranking.shape, name):
             return 0, 0
         return ranking.room(self.free[name], more)
-
-    def scarce(self, shape: Shape) -> str:
-        """Return the resource of which one pod asks the largest share of what the largest node has."""
-        return max(shape.requests, key=lambda asked: (self.share(*asked), asked[0]))[0]
-
-    def share(self, resource: str, amount: int) -> float:
-        """Return which share ``amount`` is of what the largest node has of ``resource``."""
-        largest = self.largest.get(resource, 0)
-        return amount / largest if largest else float("inf")
 
     def held(self, gang: str) -> Mapping[str, Amounts]:
         """Return what a gang holds or will, by node: the same object while that stays, where it holds anything."""

@@ -142,7 +142,7 @@ class _Kept:
     def _ranking(self, gone: _Gone, shape: Shape, kind: Hashable) -> Ranking:
         ceiling = self._ceilings.pop((kind, shape), None)
         if ceiling is None or ceiling.gone is not gone:
-            ceiling = _Ceiling(gone, Ranking(shape, gone.capacity.scarce(shape)))
+            ceiling = _Ceiling(gone, Ranking(shape, gone.capacity.largest.scarce(shape)))
         ceiling.catch_up()
         keep_last(self._ceilings, (kind, shape), ceiling, CEILINGS_MAX)
         return ceiling.ranking

@@ -144,4 +144,4 @@ def _having(ranking: Ranking, adjusted: Mapping[str, Room], room: Room) -> Itera
 
 
 def _dominant_share(capacity: Capacity, shape: Shape) -> float:
-    return max(capacity.share(name, amount) for name, amount in shape.requests)
+    return max(capacity.largest.share(name, amount) for name, amount in shape.requests)

@@ -13,7 +13,7 @@ def holders(capacity: Capacity, found: Misplaced) -> tuple[str, Counter[str]]:
     domain that has most room for them, where they have to be in one, else on all nodes that may and could take one.
     """
     shape = found.asked.shape
-    resource, nodes = capacity.scarce(shape), capacity.eligible(shape).large
+    resource, nodes = capacity.largest.scarce(shape), capacity.eligible(shape).large
     where = _where(capacity, found)
     nodes = nodes if where is None else nodes.intersection(where)
     return resource, capacity.held_on(nodes, resource) if nodes else Counter()

@@ -84,7 +84,7 @@ class Vacated:
     @property
     def hopeless(self) -> bool:
         """A pod asks more than any node has: whoever is gone, it finds none."""
-        return not all(self.capacity.might_take(each.shape) for each in self.asked)
+        return not all(self.capacity.largest.might_take(each.shape) for each in self.asked)
 
     def take(self, gangs: Iterable[str]) -> None:
         """Let gangs be gone."""

@@ -65,7 +65,7 @@ def test_what_is_read_in_columns_is_what_each_node_says(steps: list[tuple[str, i
             for each in (there, there.copy()):
                 whys = dict(zip(each.names, each.verdict(shape), strict=True))
                 assert whys == {name: shape.why_not(node) for name, node in there.nodes.items()}
-                fresh = Ranking(shape, each.scarce(shape))
+                fresh = Ranking(shape, each.largest.scarce(shape))
                 fresh.read(each.names, each.asked(shape), each.verdict(shape))
                 assert fresh.rooms == {name: room for name in there.nodes if (room := there.room(fresh, name))[0]}
                 assert {name: room for room, names in fresh.by_room.items() for name in names} == fresh.rooms
