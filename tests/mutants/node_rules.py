@@ -10,6 +10,14 @@ OCCUPANCY_TESTS: Final = f"{UNIT}/cluster/nodes"
 NODE_MUTANTS: Final = (
     Mutant(
         "N",
+        "what is given back is noted, for those who lack room and those who wait for it",
+        "webhook/core/nodes/capacity.py",
+        "self.freed |= self._take_back(gang) is not None",
+        "self._take_back(gang)",
+        f"{UNIT}/core/nodes/test_freed.py {OCCUPANCY_TESTS}",
+    ),
+    Mutant(
+        "N",
         "a pod that is being deleted counts on its node",
         OCCUPANCY,
         "        if not pod.node or pod.terminal:\n",

@@ -70,8 +70,8 @@ class Occupancy:
         self._no_way: set[Shape] = set()
         """Shapes that lack room, and nobody can make way for, as of this settling."""
         self._ways_left = 0
-        self._freed = self._freed_since = False
-        """Something became free since it was last told, or since who lacks room was last looked at."""
+        self._freed_since = False
+        """Something became free, and was told, since who lacks room was last looked at."""
         self._prices: dict[tuple[tuple[str, int], ...], Amounts] = {}
         """Equal requests are one object: there are as many as pods, and few that differ."""
 
@@ -125,7 +125,6 @@ class Occupancy:
         if self.capacity.nodes.get(node.name) != node:
             self.capacity.put_node(node)
             self._expecting[node.name] = None
-            self._freed = True
             self._unsettle_at(node.name)
 
     def drop_node(self, name: str) -> None:
@@ -133,8 +132,6 @@ class Occupancy:
         self.capacity.drop_node(name)
         self._tiers.forget(name)
         self._unlabelled.pop(name, None)
-        # Who waited for a flavor's last node waits for none any more.
-        self._freed = True
         self._unsettle_at(name)
         for uid in self._daemons:
             self.capacity.unbind(_to_come(uid, name))
@@ -159,7 +156,6 @@ class Occupancy:
             self._served = Counter({place: pods for place, pods in self._served.items() if place[0] != uid})
             for node in self.capacity.nodes:
                 self.capacity.unbind(_to_come(uid, node))
-            self._freed = True
 
     def put_pod(self, pod: PodRecord) -> None:
         """Add or replace one pod."""
@@ -175,8 +171,6 @@ class Occupancy:
         if bound == known:
             # Most changes of a pod are of what is nothing to its node.
             return
-        # One that was resized may ask for less.
-        self._freed |= known is not None
         if known is None and pod.owner_uid in self._daemons:
             self._served[pod.owner_uid, pod.node] += 1
             self._expecting[pod.node] = None
@@ -192,7 +186,6 @@ class Occupancy:
         if known is None:
             return
         self.capacity.unbind(uid)
-        self._freed = True
         self._expecting[known.node] = None
         if known.owner in self._daemons:
             self._served[known.owner, known.node] -= 1
@@ -235,7 +228,7 @@ class Occupancy:
         whether there are any.
         """
         self._unsettled |= self.short.keys()
-        if self._freed or self._freed_since:
+        if self.capacity.freed or self._freed_since:
             self._unsettled |= self._unkept
         self._freed_since = False
         return bool(self.short or self._unkept)
@@ -258,7 +251,6 @@ class Occupancy:
         gone = self._unsettled - self._entries.keys()
         self._unsettled -= gone
         for uid in gone:
-            self._freed |= uid in self.capacity.allotments
             self.capacity.withdraw(uid)
             self._vacated.pop(uid, None)
             self.short.pop(uid, None)
@@ -281,7 +273,7 @@ class Occupancy:
         return self._take_freed()
 
     def _take_freed(self) -> bool:
-        freed, self._freed = self._freed, False
+        freed, self.capacity.freed = self.capacity.freed, False
         self._freed_since |= freed
         return freed
 
@@ -423,7 +415,6 @@ class Occupancy:
                 if self._admits(node, shape)
             }
         )
-        self._freed |= own.total() > missing
         for node in sorted(own):
             own[node] -= min(own[node], max(0, own.total() - missing))
         return own
@@ -434,10 +425,10 @@ class Occupancy:
             self.capacity.allotments.get(uid),
             {name: {node: pods for node, pods in own.items() if pods > 0} for name, own in places.items()},
         )
-        if now != ({} if known is None else known.places):
+        if any(now.values()) and (known is None or now != known.places):
+            self.capacity.allot(uid, Allotment(shapes, now))
+        elif not any(now.values()):
             self.capacity.withdraw(uid)
-            if any(now.values()):
-                self.capacity.allot(uid, Allotment(shapes, now))
 
     def _too_many(self, name: str, shape: Shape) -> int:
         """Return how many pods of a shape would have to leave a node for it not to be overfull."""

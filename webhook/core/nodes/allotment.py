@@ -29,6 +29,16 @@ class Allotment:
         """Return an independent copy."""
         return Allotment(self.shapes, {name: dict(nodes) for name, nodes in self.places.items()}, self.domains)
 
+    def is_within(self, other: "Allotment") -> bool:
+        """Return whether ``other`` keeps all that this does, of each pod set on each node."""
+        return all(
+            self.shapes[name].uses == other.shapes[name].uses
+            and all(pods <= other.places[name].get(node, 0) for node, pods in nodes.items())
+            if name in other.places
+            else not nodes
+            for name, nodes in self.places.items()
+        )
+
     def with_more(self, more: "Allotment") -> "Allotment":
         """Return the same with places for further pods."""
         places = {name: Counter(nodes) for name, nodes in self.places.items()}

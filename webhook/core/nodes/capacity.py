@@ -54,6 +54,8 @@ class Capacity:
         """Whether a question is asked, which has no effect on decisions."""
         self.changes = Changes()
         """Of nodes."""
+        self.freed = False
+        """Something bound or allotted has become free, or a node come or gone, since somebody took note of it."""
         self.generation = 0
         """Grows when a node comes or goes, or is said to be another than it was."""
         self._eligible: dict[Shape, Eligible] = {}
@@ -73,6 +75,7 @@ class Capacity:
             return
         self._eligible = {}
         self.generation += 1
+        self.freed = True
         self.largest.changed(before, node)
         if before is None or before.labels != node.labels:
             self._domains = {}
@@ -88,6 +91,8 @@ class Capacity:
             self._domains, self._eligible = {}, {}
             self.largest.changed(before, None)
             self.generation += 1
+            # Who waits for a flavor's last node waits for none any more.
+            self.freed = True
             self._columns.drop(name)
             self._add(name, before.capacity, -1)
 
@@ -102,13 +107,14 @@ class Capacity:
         if bound.gang is not None:
             self._pods_of.setdefault(bound.gang, {})[uid] = bound
             if known is None or known.gang != bound.gang:
-                self._settle(bound.gang, bound.pod_set, bound.node)
+                self._settle(bound.gang, bound)
 
     def unbind(self, uid: str) -> None:
         """Forget a pod that has ended and is gone; an unknown one is fine."""
         bound = self._bound.pop(uid, None)
         if bound is None:
             return
+        self.freed = True
         self._add(bound.node, bound.requests, 1, bound.gang)
         if bound.gang is not None:
             pods = self._pods_of[bound.gang]
@@ -150,7 +156,8 @@ class Capacity:
 
     def allot(self, gang: str, allotment: Allotment) -> None:
         """Keep room for pods of ``gang`` that are not bound yet, in place of what it had."""
-        self.withdraw(gang)
+        before = self._take_back(gang)
+        self.freed |= before is not None and not before.is_within(allotment)
         self.allotments[gang] = allotment
         self._add_all(gang, allotment, -1)
 
@@ -160,9 +167,7 @@ class Capacity:
 
     def withdraw(self, gang: str) -> None:
         """Give back what is still kept for ``gang``; an unknown one is fine."""
-        allotment = self.allotments.pop(gang, None)
-        if allotment is not None:
-            self._add_all(gang, allotment, 1)
+        self.freed |= self._take_back(gang) is not None
 
     def allotted_on(self, node: str) -> list[str]:
         """Return the gangs that pods are still to come of to a node."""
@@ -170,25 +175,31 @@ class Capacity:
 
     def split(self, gang: str, names: Mapping[str, Mapping[str, str]]) -> None:
         """Hand what is kept for ``gang`` over to others: by uid, what their pod sets were called in it."""
-        whole = self.allotments.get(gang)
-        self.withdraw(gang)
+        whole = self._take_back(gang)
         for uid, part in () if whole is None else [(uid, whole.part(sets)) for uid, sets in names.items()]:
             if any(part.places.values()):
                 self.allot_more(uid, part)
 
-    def _settle(self, gang: str, pod_set: str, node: str) -> None:
+    def _settle(self, gang: str, came: Bound) -> None:
         """One pod came: at the place that was kept for it, or at another, and then any of its set's is given back."""
         allotment = self.allotments.get(gang)
-        places = None if allotment is None else allotment.places.get(pod_set)
+        places = None if allotment is None else allotment.places.get(came.pod_set)
         if allotment is None or not places:
             return
-        place = node if node in places else min(places)
+        place, uses = came.node if came.node in places else min(places), allotment.shapes[came.pod_set].uses
+        self.freed |= place != came.node or any(kept > came.requests.get(name, 0) for name, kept in uses.items())
         places[place] -= 1
         if not places[place]:
             del places[place]
-        self._add(place, allotment.shapes[pod_set].uses, 1, gang)
+        self._add(place, uses, 1, gang)
         if not any(allotment.places.values()):
             del self.allotments[gang]
+
+    def _take_back(self, gang: str) -> Allotment | None:
+        allotment = self.allotments.pop(gang, None)
+        if allotment is not None:
+            self._add_all(gang, allotment, 1)
+        return allotment
 
     def _add_all(self, gang: str, allotment: Allotment, sign: int) -> None:
         for name, places in allotment.places.items():

@@ -35,6 +35,26 @@ def test_who_lacks_room_and_is_not_stopped_for_it_is_looked_at_when_something_ha
     assert cluster.places("g") == {"a": 1}
 
 
+def test_what_a_gang_kept_for_its_last_pods_is_theirs_too_once_it_is_let_go() -> None:
+    """Long after these pods had gone: nobody noticed, and another gang was started there."""
+    cluster = Cluster()
+    cluster.put_pod(pod("foreign", "b", 4))
+    for name in ("p", "q"):
+        cluster.put_pod(pod(name, "a", 2, gang="ends", pod_set="main"))
+    cluster.set_reservations({"ends": entry("ends", stopping="Preempted"), "g": entry("g")})
+    cluster.settled()
+    for name in ("p", "q"):
+        cluster.drop_pod(name)
+    while cluster.settled():
+        cluster.look_again()
+    assert (cluster.places("ends"), cluster.places("g")) == ({"a": 2}, {})
+    # As its engine does.
+    cluster.capacity.withdraw("ends")
+    cluster.look_again()
+    assert cluster.settled(), "others are told"
+    assert cluster.places("g") == {"a": 2}
+
+
 def test_who_waits_for_room_is_woken_by_a_pod_that_was_made_smaller() -> None:
     cluster = Cluster()
     cluster.put_pod(pod("foreign", "a", 4))
