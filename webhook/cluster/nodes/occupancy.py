@@ -67,6 +67,8 @@ class Occupancy:
         """Gangs that have room kept where their entries say nothing of: who was to go there goes first."""
         self._displaced: dict[str, None] = {}
         """Those of them that have just lost some of it."""
+        self._kept_before: dict[str, Allotment] = {}
+        """Gangs to what was kept for them before this settling; those for which something else is kept since."""
         self._no_way: set[Shape] = set()
         """Shapes that lack room, and nobody can make way for, as of this settling."""
         self._ways_left = 0
@@ -259,6 +261,7 @@ class Occupancy:
         for node in self._expecting:
             self._expect(node)
         self._expecting.clear()
+        self._kept_before, freed = {}, self.capacity.freed
         begun = dict[str, Settling]()
         for held in changed:
             begun[held.reservation.uid] = self._begin(held, flavors)
@@ -270,7 +273,13 @@ class Occupancy:
         self._no_way, self._ways_left = set(), WAYS_TRIED
         for settling in begun.values():
             self._finish(settling)
+        # What was taken away and kept again meanwhile nobody could have had.
+        self.capacity.freed = freed or any(self._has_lost(uid, before) for uid, before in self._kept_before.items())
         return self._take_freed()
+
+    def _has_lost(self, uid: str, before: Allotment) -> bool:
+        now = self.capacity.allotments.get(uid)
+        return now is None or not before.is_within(now)
 
     def _take_freed(self) -> bool:
         freed, self.capacity.freed = self.capacity.freed, False
@@ -425,6 +434,8 @@ class Occupancy:
             self.capacity.allotments.get(uid),
             {name: {node: pods for node, pods in own.items() if pods > 0} for name, own in places.items()},
         )
+        if known is not None:
+            self._kept_before.setdefault(uid, known)
         if any(now.values()) and (known is None or now != known.places):
             self.capacity.allot(uid, Allotment(shapes, now))
         elif not any(now.values()):
