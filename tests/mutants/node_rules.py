@@ -240,4 +240,28 @@ NODE_MUTANTS: Final = (
         "        pass\n",
         f"{UNIT}/core/scheduler/test_looks_put_off.py",
     ),
+    Mutant(
+        "N",
+        "who lacks nodes is woken when some come free, in a dry run with one head a queue too",
+        "webhook/core/scheduler/queueing_hints.py",
+        "        wake_on = [NodesFreed()]\n",
+        "        pass\n",
+        f"{UNIT}/laboratory/dry_run/test_heads_on_nodes.py",
+    ),
+    Mutant(
+        "N",
+        "in such a dry run a head whose look at nodes is put off keeps its turn",
+        "webhook/laboratory/dry_run/one_head_cycle.py",
+        "    if decision.postponed:\n        # Kueue",
+        "    if False:\n        # Kueue",
+        f"{UNIT}/laboratory/dry_run/test_heads_on_nodes.py",
+    ),
+    Mutant(
+        "N",
+        "in such a dry run a look at nodes that is put off sends nobody to the next flavor",
+        "webhook/laboratory/dry_run/one_head_cycle.py",
+        "    if decision.postponed:\n        left",
+        "    if False:\n        left",
+        f"{UNIT}/laboratory/dry_run/test_heads_on_nodes.py",
+    ),
 )

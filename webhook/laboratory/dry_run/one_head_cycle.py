@@ -17,12 +17,12 @@ from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.tree import AmountsByFlavor, Usage
 from webhook.core.reasons.barriers import StopsNobody, reason_of
 from webhook.core.reasons.reasons import Code, Reason
-from webhook.core.reasons.wake_keys import Freed, NamespaceFences, WakeKey
+from webhook.core.reasons.wake_keys import Freed
 from webhook.core.scheduler.cycle import admit, grow_all, stop_all
 from webhook.core.scheduler.explain import awaiting, barred, explain
 from webhook.core.scheduler.plan import Plan, Preempted
 from webhook.core.scheduler.queue_order import tournament, tree_of
-from webhook.core.scheduler.queueing_hints import short_of, smallest
+from webhook.core.scheduler.queueing_hints import beside_quota, short_of, smallest
 from webhook.core.scheduler.state import State
 from webhook.laboratory.dry_run.turns import Scan, Turns
 
@@ -67,7 +67,7 @@ class _Snapshot:
     admitted: list[tuple[EquivalenceClass, Decision]] = field(default_factory=list)
     preempted: list[Preempted] = field(default_factory=list)
     sticking: set[EquivalenceClass] = field(default_factory=set)
-    """Classes for whose head others are stopped."""
+    """Classes for whose head others are stopped, or whose head is still to be decided about."""
 
     def fits(self, eclass: EquivalenceClass, decision: Decision) -> bool:
         """Return whether the head fits once all victims so far and its own are gone."""
@@ -302,6 +302,10 @@ def _step_aside(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decisio
     """
     why = _why(snapshot, eclass, decision)
     _tell(snapshot, eclass, why)
+    if decision.postponed:
+        # Kueue would have looked at the nodes by now: nobody of its queue has its turn before that is done.
+        snapshot.sticking.add(eclass)
+        return
     if eclass.queue.strict or eclass in snapshot.turns.scans:
         return
     _mark_unschedulable(snapshot.state, eclass, decision)
@@ -317,10 +321,10 @@ def _step_aside(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decisio
 
 
 def _mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
-    """Set a class aside until anything that it asks for is freed in its tree."""
-    fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
-    wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
-    keys: Iterable[FlavorResource] = short_of(eclass, decision, smallest(state, eclass, decision))
+    """Set a class aside until anything that it asks for is freed in its tree, or on nodes where these are too full."""
+    least = smallest(state, eclass, decision)
+    wake_on = beside_quota(state, eclass, decision, least)
+    keys: Iterable[FlavorResource] = short_of(eclass, decision, least)
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)
@@ -358,8 +362,13 @@ def _stopped_for(eclass: EquivalenceClass, decision: Decision) -> Reason:
 
 
 def _note_scan(turns: Turns, eclass: EquivalenceClass, decision: Decision) -> None:
-    """Keep in mind which flavors the scan for the head left untried; who may stop nobody starts over, as in Kueue."""
+    """Keep in mind which flavors the scan for the head left untried; who may stop nobody starts over, as in Kueue. One
+    that ended at nodes whose look is put off starts from where it did.
+    """
+    before = turns.unfinished(eclass)
     left = None if isinstance(decision.barrier, StopsNobody) else decision.assignment.resume
+    if decision.postponed:
+        left = None if before is None else before.flavors
     turns.scans.pop(eclass, None)
     if left:
         turns.scans[eclass] = Scan(turns.head(eclass).uid, turns.number, left)
