@@ -264,4 +264,28 @@ NODE_MUTANTS: Final = (
         "    if False:\n        left",
         f"{UNIT}/laboratory/dry_run/test_heads_on_nodes.py",
     ),
+    Mutant(
+        "N",
+        "in such a dry run two heads of a cycle are not given the same room",
+        "webhook/laboratory/dry_run/one_head_cycle.py",
+        "        self.state.allot(reservation, decision.places)\n",
+        "",
+        f"{UNIT}/laboratory/dry_run/test_heads_on_nodes.py",
+    ),
+    Mutant(
+        "N",
+        "in such a dry run nobody starts in room that others are still to leave",
+        "webhook/laboratory/dry_run/one_head_cycle.py",
+        "        going = () if decision.fits else (",
+        "        going = (",
+        f"{UNIT}/laboratory/dry_run/test_heads_on_nodes.py",
+    ),
+    Mutant(
+        "N",
+        "in such a dry run later heads of a cycle have no room that others are stopped for",
+        "webhook/laboratory/dry_run/one_head_cycle.py",
+        "if self.state.nodes is not None and decision.places is not None:\n",
+        "if False:\n",
+        f"{UNIT}/laboratory/dry_run/test_heads_on_nodes.py",
+    ),
 )

@@ -11,8 +11,11 @@ from webhook.core.assignment.preemption import Candidate, Preemptor
 from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.ledger.record import reserve
 from webhook.core.model.policy import PreemptionPolicy
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.claimed import Claimed
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.tree import AmountsByFlavor, Usage
 from webhook.core.reasons.barriers import StopsNobody, reason_of
@@ -56,7 +59,7 @@ class _Nomination(Attempt):
 
 @dataclass(slots=True)
 class _Snapshot:
-    """Usage as this cycle has changed it, and what it stops."""
+    """Usage as this cycle has changed it, and what it stops. Nodes and fences keep what earlier heads take there."""
 
     turns: Turns
     state: State
@@ -82,12 +85,37 @@ class _Snapshot:
             self.usage.add(victim.vertex, victim.allocation.amounts)
         return fits
 
+    def places(self, eclass: EquivalenceClass, decision: Decision) -> Allotment | Misplaced | None:
+        """Return where the head goes on nodes beside earlier heads, or why nowhere; None where that is not asked."""
+        head, flavors = self.turns.head(eclass), decision.assignment.flavors
+        return self.state.decider.places(head, decision.counts, flavors, self._awaited(decision))
+
+    def claim(self, eclass: EquivalenceClass, decision: Decision) -> None:
+        """Keep from later heads what the head is to have once others are gone."""
+        self.charge(eclass, decision.assignment.usage)
+        if self.state.nodes is not None and decision.places is not None:
+            claimed = Claimed(decision.places, set(self._awaited(decision)))
+            self.state.nodes.claim(self.turns.head(eclass).uid, claimed)
+
+    def end_claims(self) -> None:
+        """Let everybody have what was kept on nodes for who is not admitted."""
+        if self.state.nodes is not None:
+            for uid in self.state.nodes.claimants():
+                self.state.nodes.unclaim(uid)
+
+    def _awaited(self, decision: Decision) -> list[str]:
+        """Return the gangs whose room on nodes a head may count on: none where it starts at once."""
+        going = () if decision.fits else (*self.victims.values(), *decision.victims)
+        return [uid for victim in going for uid in victim.allocation.uids]
+
     def admit(self, eclass: EquivalenceClass, decision: Decision) -> None:
-        """Note that the head starts; fences keep what it takes from later heads."""
+        """Note that the head starts, and keep what it takes from later heads."""
+        self.charge(eclass, decision.assignment.usage)
         flavors, charges = decision.assignment.flavors, eclass.request.charges
         gang, queue = self.turns.head(eclass), eclass.queue.name
         reservation = reserve(gang, queue, decision.counts, flavors, self.epoch, self.now, charges)
         self.state.fences.put_reservation(reservation)
+        self.state.allot(reservation, decision.places)
         self.admitted.append((eclass, decision))
 
     def charge(self, eclass: EquivalenceClass, amounts: AmountsByFlavor) -> None:
@@ -106,6 +134,7 @@ def one_head_cycle(turns: Turns, state: State, now: float, epoch: int) -> Plan:
     snapshot = _Snapshot(turns, state, usage.copy(), now, epoch)
     for eclass, decision in _in_order(nominated, snapshot):
         _process(snapshot, eclass, decision)
+    snapshot.end_claims()
     reservations = []
     for eclass, decision in snapshot.admitted:
         gang = turns.head(eclass)
@@ -220,7 +249,7 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
     if deferred:
         _stick(snapshot, eclass)
         _tell(snapshot, eclass, _stopped_for(eclass, nominated))
-        snapshot.charge(eclass, decision.assignment.usage)
+        snapshot.claim(eclass, decision)
     elif not decision.fits and not decision.victims:
         _reserve(snapshot, eclass, decision)
         _step_aside(snapshot, eclass, decision)
@@ -233,17 +262,18 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
         # With what earlier heads took it would keep a starved gang waiting.
         assert judged.barrier is not None
         _tell(snapshot, eclass, barred(judged.barrier))
-    elif not _overlaps(snapshot, decision) and snapshot.fits(eclass, decision):
-        snapshot.charge(eclass, decision.assignment.usage)
-        if decision.fits:
-            snapshot.admit(eclass, decision)
-        else:
-            _stick(snapshot, eclass)
-            _tell(snapshot, eclass, _stopped_for(eclass, decision))
-            snapshot.victims.update((victim.allocation.uid, victim) for victim in decision.victims)
-            snapshot.preempted += stop_all(snapshot.state, eclass.queue, head, decision.victims)
-    else:
+    elif _overlaps(snapshot, decision) or not snapshot.fits(eclass, decision):
         _tell(snapshot, eclass, Reason(Code.WAITING_FOR_QUOTA, OUTRUN, where=str(eclass.queue.vertex)))
+    elif isinstance(places := snapshot.places(eclass, decision), Misplaced):
+        _tell(snapshot, eclass, Reason(Code.NODES_DO_NOT_FIT, OUTRUN))
+    elif decision.fits:
+        snapshot.admit(eclass, replace(decision, places=places))
+    else:
+        snapshot.claim(eclass, replace(decision, places=places))
+        _stick(snapshot, eclass)
+        _tell(snapshot, eclass, _stopped_for(eclass, decision))
+        snapshot.victims.update((victim.allocation.uid, victim) for victim in decision.victims)
+        snapshot.preempted += stop_all(snapshot.state, eclass.queue, head, decision.victims)
 
 
 def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:
