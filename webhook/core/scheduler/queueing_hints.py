@@ -15,7 +15,6 @@ from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.pending.wake_index import BottleneckOrder, Need
 from webhook.core.placement.beyond import beyond
-from webhook.core.placement.misplaced import Misplaced
 from webhook.core.quota.tree import AmountsByFlavor, Usage, Vertex
 from webhook.core.reasons.barriers import BehindHead
 from webhook.core.reasons.reasons import Code
@@ -41,17 +40,10 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     for_nodes = least is not None and least.misplaced is not None
     eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or not (short or for_nodes or decision.barrier)
     behind_head = decision.barrier if isinstance(decision.barrier, BehindHead) else None
-    fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
-    wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
-    eclass.short_of = None
-    if for_nodes:
-        wake_on.append(NodesFreed())
-    if isinstance(decision.barrier, Misplaced):
-        wake_on = [NodesFreed()]
-        if decision.barrier.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
-            eclass.short_of = decision.barrier.asked
-    if decision.postponed or (least is not None and least.postponed):
-        wake_on.append(NodesTurn(eclass.head.uid))
+    wake_on = beside_quota(state, eclass, decision, least)
+    found, eclass.short_of = decision.misplaced, None
+    if found is not None and found.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
+        eclass.short_of = found.asked
     head = None if eclass.shifting or behind_head is None else behind_head.beside
     if decision.owed is not None:
         wake_on.append(decision.owed)
@@ -97,6 +89,21 @@ def smallest(state: State, eclass: EquivalenceClass, decision: Decision) -> Deci
         return None
     attempt = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.vertex)
     return attempt.at(eclass.head.least_counts)
+
+
+def beside_quota(state: State, eclass: EquivalenceClass, decision: Decision, least: Decision | None) -> list[WakeKey]:
+    """Return what else than freed quota may help a class, ``least`` being its smallest start: more room at its fences
+    or on nodes, or a look at these that was put off.
+    """
+    fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
+    wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
+    if decision.misplaced is not None:
+        wake_on = [NodesFreed()]
+    elif least is not None and least.misplaced is not None:
+        wake_on.append(NodesFreed())
+    if decision.postponed or (least is not None and least.postponed):
+        wake_on.append(NodesTurn(eclass.head.uid))
+    return wake_on
 
 
 def short_of(eclass: EquivalenceClass, decision: Decision, least: Decision | None) -> dict[FlavorResource, None]:

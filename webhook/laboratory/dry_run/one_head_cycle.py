@@ -11,18 +11,21 @@ from webhook.core.assignment.preemption import Candidate, Preemptor
 from webhook.core.assignment.request import Choice, Option, Request
 from webhook.core.ledger.record import reserve
 from webhook.core.model.policy import PreemptionPolicy
+from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.claimed import Claimed
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.pending_queue import EquivalenceClass, PendingQueue
+from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.tree import AmountsByFlavor, Usage
 from webhook.core.reasons.barriers import StopsNobody, reason_of
 from webhook.core.reasons.reasons import Code, Reason
-from webhook.core.reasons.wake_keys import Freed, NamespaceFences, WakeKey
+from webhook.core.reasons.wake_keys import Freed
 from webhook.core.scheduler.cycle import admit, grow_all, stop_all
 from webhook.core.scheduler.explain import awaiting, barred, explain
 from webhook.core.scheduler.plan import Plan, Preempted
 from webhook.core.scheduler.queue_order import tournament, tree_of
-from webhook.core.scheduler.queueing_hints import short_of, smallest
+from webhook.core.scheduler.queueing_hints import beside_quota, short_of, smallest
 from webhook.core.scheduler.state import State
 from webhook.laboratory.dry_run.turns import Scan, Turns
 
@@ -56,7 +59,7 @@ class _Nomination(Attempt):
 
 @dataclass(slots=True)
 class _Snapshot:
-    """Usage as this cycle has changed it, and what it stops."""
+    """Usage as this cycle has changed it, and what it stops. Nodes and fences keep what earlier heads take there."""
 
     turns: Turns
     state: State
@@ -67,7 +70,7 @@ class _Snapshot:
     admitted: list[tuple[EquivalenceClass, Decision]] = field(default_factory=list)
     preempted: list[Preempted] = field(default_factory=list)
     sticking: set[EquivalenceClass] = field(default_factory=set)
-    """Classes for whose head others are stopped."""
+    """Classes for whose head others are stopped, or whose head is still to be decided about."""
 
     def fits(self, eclass: EquivalenceClass, decision: Decision) -> bool:
         """Return whether the head fits once all victims so far and its own are gone."""
@@ -82,12 +85,37 @@ class _Snapshot:
             self.usage.add(victim.vertex, victim.allocation.amounts)
         return fits
 
+    def places(self, eclass: EquivalenceClass, decision: Decision) -> Allotment | Misplaced | None:
+        """Return where the head goes on nodes beside earlier heads, or why nowhere; None where that is not asked."""
+        head, flavors = self.turns.head(eclass), decision.assignment.flavors
+        return self.state.decider.places(head, decision.counts, flavors, self._awaited(decision))
+
+    def claim(self, eclass: EquivalenceClass, decision: Decision) -> None:
+        """Keep from later heads what the head is to have once others are gone."""
+        self.charge(eclass, decision.assignment.usage)
+        if self.state.nodes is not None and decision.places is not None:
+            claimed = Claimed(decision.places, set(self._awaited(decision)))
+            self.state.nodes.claim(self.turns.head(eclass).uid, claimed)
+
+    def end_claims(self) -> None:
+        """Let everybody have what was kept on nodes for who is not admitted."""
+        if self.state.nodes is not None:
+            for uid in self.state.nodes.claimants():
+                self.state.nodes.unclaim(uid)
+
+    def _awaited(self, decision: Decision) -> list[str]:
+        """Return the gangs whose room on nodes a head may count on: none where it starts at once."""
+        going = () if decision.fits else (*self.victims.values(), *decision.victims)
+        return [uid for victim in going for uid in victim.allocation.uids]
+
     def admit(self, eclass: EquivalenceClass, decision: Decision) -> None:
-        """Note that the head starts; fences keep what it takes from later heads."""
+        """Note that the head starts, and keep what it takes from later heads."""
+        self.charge(eclass, decision.assignment.usage)
         flavors, charges = decision.assignment.flavors, eclass.request.charges
         gang, queue = self.turns.head(eclass), eclass.queue.name
         reservation = reserve(gang, queue, decision.counts, flavors, self.epoch, self.now, charges)
         self.state.fences.put_reservation(reservation)
+        self.state.allot(reservation, decision.places)
         self.admitted.append((eclass, decision))
 
     def charge(self, eclass: EquivalenceClass, amounts: AmountsByFlavor) -> None:
@@ -106,6 +134,7 @@ def one_head_cycle(turns: Turns, state: State, now: float, epoch: int) -> Plan:
     snapshot = _Snapshot(turns, state, usage.copy(), now, epoch)
     for eclass, decision in _in_order(nominated, snapshot):
         _process(snapshot, eclass, decision)
+    snapshot.end_claims()
     reservations = []
     for eclass, decision in snapshot.admitted:
         gang = turns.head(eclass)
@@ -220,7 +249,7 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
     if deferred:
         _stick(snapshot, eclass)
         _tell(snapshot, eclass, _stopped_for(eclass, nominated))
-        snapshot.charge(eclass, decision.assignment.usage)
+        snapshot.claim(eclass, decision)
     elif not decision.fits and not decision.victims:
         _reserve(snapshot, eclass, decision)
         _step_aside(snapshot, eclass, decision)
@@ -233,17 +262,18 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
         # With what earlier heads took it would keep a starved gang waiting.
         assert judged.barrier is not None
         _tell(snapshot, eclass, barred(judged.barrier))
-    elif not _overlaps(snapshot, decision) and snapshot.fits(eclass, decision):
-        snapshot.charge(eclass, decision.assignment.usage)
-        if decision.fits:
-            snapshot.admit(eclass, decision)
-        else:
-            _stick(snapshot, eclass)
-            _tell(snapshot, eclass, _stopped_for(eclass, decision))
-            snapshot.victims.update((victim.allocation.uid, victim) for victim in decision.victims)
-            snapshot.preempted += stop_all(snapshot.state, eclass.queue, head, decision.victims)
-    else:
+    elif _overlaps(snapshot, decision) or not snapshot.fits(eclass, decision):
         _tell(snapshot, eclass, Reason(Code.WAITING_FOR_QUOTA, OUTRUN, where=str(eclass.queue.vertex)))
+    elif isinstance(places := snapshot.places(eclass, decision), Misplaced):
+        _tell(snapshot, eclass, Reason(Code.NODES_DO_NOT_FIT, OUTRUN))
+    elif decision.fits:
+        snapshot.admit(eclass, replace(decision, places=places))
+    else:
+        snapshot.claim(eclass, replace(decision, places=places))
+        _stick(snapshot, eclass)
+        _tell(snapshot, eclass, _stopped_for(eclass, decision))
+        snapshot.victims.update((victim.allocation.uid, victim) for victim in decision.victims)
+        snapshot.preempted += stop_all(snapshot.state, eclass.queue, head, decision.victims)
 
 
 def _overlaps(snapshot: _Snapshot, decision: Decision) -> bool:
@@ -302,6 +332,10 @@ def _step_aside(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decisio
     """
     why = _why(snapshot, eclass, decision)
     _tell(snapshot, eclass, why)
+    if decision.postponed:
+        # Kueue would have looked at the nodes by now: nobody of its queue has its turn before that is done.
+        snapshot.sticking.add(eclass)
+        return
     if eclass.queue.strict or eclass in snapshot.turns.scans:
         return
     _mark_unschedulable(snapshot.state, eclass, decision)
@@ -317,10 +351,10 @@ def _step_aside(snapshot: _Snapshot, eclass: EquivalenceClass, decision: Decisio
 
 
 def _mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
-    """Set a class aside until anything that it asks for is freed in its tree."""
-    fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
-    wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
-    keys: Iterable[FlavorResource] = short_of(eclass, decision, smallest(state, eclass, decision))
+    """Set a class aside until anything that it asks for is freed in its tree, or on nodes where these are too full."""
+    least = smallest(state, eclass, decision)
+    wake_on = beside_quota(state, eclass, decision, least)
+    keys: Iterable[FlavorResource] = short_of(eclass, decision, least)
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)
@@ -358,8 +392,13 @@ def _stopped_for(eclass: EquivalenceClass, decision: Decision) -> Reason:
 
 
 def _note_scan(turns: Turns, eclass: EquivalenceClass, decision: Decision) -> None:
-    """Keep in mind which flavors the scan for the head left untried; who may stop nobody starts over, as in Kueue."""
+    """Keep in mind which flavors the scan for the head left untried; who may stop nobody starts over, as in Kueue. One
+    that ended at nodes whose look is put off starts from where it did.
+    """
+    before = turns.unfinished(eclass)
     left = None if isinstance(decision.barrier, StopsNobody) else decision.assignment.resume
+    if decision.postponed:
+        left = None if before is None else before.flavors
     turns.scans.pop(eclass, None)
     if left:
         turns.scans[eclass] = Scan(turns.head(eclass).uid, turns.number, left)
