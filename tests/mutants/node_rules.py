@@ -240,4 +240,20 @@ NODE_MUTANTS: Final = (
         "        pass\n",
         f"{UNIT}/core/scheduler/test_looks_put_off.py",
     ),
+    Mutant(
+        "N",
+        "a search in which many pod sets are counted on many nodes comes to an end",
+        "webhook/core/placement/vacated.py",
+        "not self._counts_decide and self._looked + more > MOST_LOOKED)\n",
+        "not self._counts_decide and len(self._more) > MOST_LOOKED)\n",
+        f"{UNIT}/core/placement/test_vacated.py",
+    ),
+    Mutant(
+        "N",
+        "who books nodes makes up for what it has looked at",
+        "webhook/core/scheduler/booked_nodes.py",
+        "    state.looks_owed += nodes.looked - looked\n    awaited",
+        "    awaited",
+        f"{UNIT}/core/scheduler/test_searches_are_bounded.py",
+    ),
 )

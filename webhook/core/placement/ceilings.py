@@ -137,7 +137,9 @@ class _Kept:
         keep_last(self.gone, kind, gone, CEILINGS_MAX)
         if not gone.catch_up(gangs):
             return None
-        return all(Prefilter(capacity, each, self._ranking(gone, each.shape, kind)).open for each in asked)
+        # A yes is not certain anyway: of more sets than are kept those of most pods say no.
+        widest = sorted(asked, key=lambda each: -each.count)[:CEILINGS_MAX]
+        return all(Prefilter(capacity, each, self._ranking(gone, each.shape, kind)).open for each in widest)
 
     def _ranking(self, gone: _Gone, shape: Shape, kind: Hashable) -> Ranking:
         ceiling = self._ceilings.pop((kind, shape), None)
