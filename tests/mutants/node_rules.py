@@ -256,4 +256,12 @@ NODE_MUTANTS: Final = (
         "    awaited",
         f"{UNIT}/core/scheduler/test_searches_are_bounded.py",
     ),
+    Mutant(
+        "N",
+        "what is known of nodes many of which changed is read from all again",
+        "webhook/core/nodes/turns.py",
+        "    return changed > max(CHANGES_UNCOUNTED, nodes // NODES_TO_A_CHANGE)\n",
+        "    return False\n",
+        f"{UNIT}/core/nodes/test_turns.py",
+    ),
 )

@@ -22,7 +22,7 @@ from webhook.core.nodes.looks import QUESTIONS_MAX, Looks
 from webhook.core.nodes.node import UNBOUNDED, Bound, NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
-from webhook.core.nodes.turns import CHANGES_UNCOUNTED, ROUND_VISITS, work
+from webhook.core.nodes.turns import CHANGES_UNCOUNTED, ROUND_VISITS, quicker_from_all, work
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
 
@@ -388,7 +388,7 @@ class Capacity:
     def _caught_up(self, shape: Shape, ranking: Ranking | None) -> Ranking:
         scarce = self.scarce(shape)
         changed = None if ranking is None or ranking.scarce != scarce else self.changes.since(ranking.seen)
-        if ranking is None or changed is None:
+        if ranking is None or changed is None or quicker_from_all(len(changed), len(self.nodes)):
             ranking, changed = Ranking(shape, scarce), ()
             ranking.read(self._columns.names, self.asked(shape), self.verdict(shape))
         for name in changed:

@@ -1,6 +1,6 @@
 """Which nodes changed, in order: whoever has looked at all of them once only has to look at those."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 
@@ -20,7 +20,7 @@ class Changes:
         """Take note that nodes have changed."""
         self._log.extend(nodes)
 
-    def since(self, count: int) -> Iterable[str] | None:
+    def since(self, count: int) -> Collection[str] | None:
         """Return which nodes changed after the first ``count`` changes; None where that is forgotten."""
         return None if count < self._forgotten else dict.fromkeys(self._log[count - self._forgotten :])
 
