@@ -264,4 +264,12 @@ NODE_MUTANTS: Final = (
         "    return False\n",
         f"{UNIT}/core/nodes/test_turns.py",
     ),
+    Mutant(
+        "N",
+        "changes of nodes that nobody asks for are forgotten",
+        "webhook/core/nodes/changes.py",
+        "        if len(self._log) > most:\n",
+        "        if False:\n",
+        f"{UNIT}/core/nodes/test_changes.py",
+    ),
 )

@@ -223,7 +223,7 @@ class Capacity:
             tell(node, name, now)
         if node not in self.nodes and not any(free.values()):
             del self.free[node]
-        self.changes.note((node,))
+        self.changes.note((node,), len(self.nodes))
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -394,7 +394,6 @@ class Capacity:
         for name in changed:
             ranking.set(name, self.room(ranking, name))
         ranking.seen = self.changes.count
-        self.changes.shorten(len(self.nodes))
         return ranking
 
     def asked(self, shape: Shape) -> list[Asks]:

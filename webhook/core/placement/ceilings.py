@@ -68,7 +68,7 @@ class _Gone:
         return {name: of[node] for name, of in self.more.items() if node in of}
 
     def _add(self, held: Mapping[str, Amounts], sign: int) -> None:
-        self.changes.note(held)
+        self.changes.note(held, len(self.capacity.nodes))
         for node, amounts in held.items():
             for name, amount in amounts.items():
                 of = self.more.setdefault(name, {})
@@ -103,7 +103,6 @@ class _Ceiling:
             for node in dict.fromkeys((*of_gone, *of_nodes)):
                 self.ranking.set(node, capacity.room(self.ranking, node, gone.on(node)))
         self.seen = capacity.changes.count, gone.changes.count
-        gone.changes.shorten(len(capacity.nodes))
 
     def _read(self) -> None:
         """Count all nodes, as it is new or nobody knows which changed."""
