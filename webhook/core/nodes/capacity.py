@@ -337,12 +337,7 @@ class Capacity:
 
     def may_ask(self, shapes: Collection[Shape], gang: str) -> bool:
         """Return whether shapes may be looked at in this round for ``gang``; if not, they will be in a later one."""
-        if not self._looks.turns.take({shape: self._work(shape) for shape in shapes}, gang):
-            return False
-        # What it lacks is not to take the place of what it has.
-        kept = self._looks.rankings
-        kept.update({shape: kept.pop(shape) for shape in shapes if shape in kept})
-        return True
+        return self._looks.may_ask({shape: self._work(shape) for shape in shapes}, gang)
 
     def too_many(self, shapes: Collection[Shape], gang: str) -> int:
         """Return how many shapes a gang asks about in this round, on one flavor after the other and now on this, where
