@@ -23,7 +23,7 @@ from webhook.core.nodes.looks import QUESTIONS_MAX, Looks
 from webhook.core.nodes.node import UNBOUNDED, Bound, NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
-from webhook.core.nodes.turns import CHANGES_UNCOUNTED, ROUND_VISITS, work
+from webhook.core.nodes.turns import CHANGES_UNCOUNTED, ROUND_VISITS, quicker_from_all, work
 from webhook.core.notation import amounts
 from webhook.core.notation.amounts import Amounts
 
@@ -224,7 +224,7 @@ class Capacity:
             tell(node, name, now)
         if node not in self.nodes and not any(free.values()):
             del self.free[node]
-        self.changes.note((node,))
+        self.changes.note((node,), len(self.nodes))
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -338,12 +338,7 @@ class Capacity:
 
     def may_ask(self, shapes: Collection[Shape], gang: str) -> bool:
         """Return whether shapes may be looked at in this round for ``gang``; if not, they will be in a later one."""
-        if not self._looks.turns.take({shape: self._work(shape) for shape in shapes}, gang):
-            return False
-        # What it lacks is not to take the place of what it has.
-        kept = self._looks.rankings
-        kept.update({shape: kept.pop(shape) for shape in shapes if shape in kept})
-        return True
+        return self._looks.may_ask({shape: self._work(shape) for shape in shapes}, gang)
 
     def too_many(self, shapes: Collection[Shape], gang: str) -> int:
         """Return how many shapes a gang asks about in this round, on one flavor after the other and now on this, where
@@ -389,13 +384,12 @@ class Capacity:
     def _caught_up(self, shape: Shape, ranking: Ranking | None) -> Ranking:
         scarce = self.largest.scarce(shape)
         changed = None if ranking is None or ranking.scarce != scarce else self.changes.since(ranking.seen)
-        if ranking is None or changed is None:
+        if ranking is None or changed is None or quicker_from_all(len(changed), len(self.nodes)):
             ranking, changed = Ranking(shape, scarce), ()
             ranking.read(self._columns.names, self.asked(shape), self.verdict(shape))
         for name in changed:
             ranking.set(name, self.room(ranking, name))
         ranking.seen = self.changes.count
-        self.changes.shorten(len(self.nodes))
         return ranking
 
     def asked(self, shape: Shape) -> list[Asks]:

@@ -55,8 +55,7 @@ class Columns:
         row = self.row.setdefault(node.name, len(self.names))
         self.names[row : row + 1] = [node.name]
         if self._bearers.put(row, node):
-            self._changes.note((node.name,))
-            self._changes.shorten(len(self.names))
+            self._changes.note((node.name,), len(self.names))
         for name, column in self._free.items():
             column[row : row + 1] = [free.get(node.name, {}).get(name, 0)]
         for verdict in self._verdicts.values():

@@ -4,6 +4,7 @@ A question changes no decision: it takes no turn from one, and what it has looke
 rest on. Who asks sees what decisions know, and looks at as many nodes of its own in each round.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,3 +24,11 @@ class Looks:
     """By shape; the one used longest ago is the first."""
     turns: Turns = field(default_factory=Turns)
     """Of new shapes."""
+
+    def may_ask(self, works: Mapping[Shape, int], gang: str) -> bool:
+        """Return whether shapes may be looked at in this round for ``gang``, each of which takes so much."""
+        if not self.turns.take(works, gang):
+            return False
+        # What it lacks is not to take the place of what it has.
+        self.rankings.update({shape: self.rankings.pop(shape) for shape in works if shape in self.rankings})
+        return True

@@ -18,6 +18,9 @@ TURN_SHAPES: Final = 256
 """Who asks about more in one turn, because it asks something else each time, goes to the end of the line."""
 CHANGES_UNCOUNTED: Final = 195
 """So many changes of nodes are looked at outside of all turns: for all shapes that are kept, as much as in a round."""
+NODES_TO_A_CHANGE: Final = 20
+"""To look at one node that changed takes as long as to read so many in whole columns: 10 where each has other room than
+all others, 25 where most have the same."""
 
 REQUESTS_ALIKE: Final = 16
 """To compare with what is free of so many resources on a node takes as long as to look at the node."""
@@ -115,3 +118,10 @@ def work(shape: Shape, nodes: int) -> int:
     """
     asked = len(shape.requests) // REQUESTS_ALIKE + len(shape.ports) // PORTS_ALIKE
     return nodes * (1 + asked) + shape.parts
+
+
+def quicker_from_all(changed: int, nodes: int) -> bool:
+    """Return whether to read all ``nodes`` again takes less time than to look at those that ``changed``. So few as are
+    looked at outside of all turns are looked at in any case: a read counts for more.
+    """
+    return changed > max(CHANGES_UNCOUNTED, nodes // NODES_TO_A_CHANGE)

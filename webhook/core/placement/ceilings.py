@@ -68,7 +68,7 @@ class _Gone:
         return {name: of[node] for name, of in self.more.items() if node in of}
 
     def _add(self, held: Mapping[str, Amounts], sign: int) -> None:
-        self.changes.note(held)
+        self.changes.note(held, len(self.capacity.nodes))
         for node, amounts in held.items():
             for name, amount in amounts.items():
                 of = self.more.setdefault(name, {})
@@ -103,7 +103,6 @@ class _Ceiling:
             for node in dict.fromkeys((*of_gone, *of_nodes)):
                 self.ranking.set(node, capacity.room(self.ranking, node, gone.on(node)))
         self.seen = capacity.changes.count, gone.changes.count
-        gone.changes.shorten(len(capacity.nodes))
 
     def _read(self) -> None:
         """Count all nodes, as it is new or nobody knows which changed."""
@@ -137,7 +136,9 @@ class _Kept:
         keep_last(self.gone, kind, gone, CEILINGS_MAX)
         if not gone.catch_up(gangs):
             return None
-        return all(Prefilter(capacity, each, self._ranking(gone, each.shape, kind)).open for each in asked)
+        # A yes is not certain anyway: of more sets than are kept those of most pods say no.
+        widest = sorted(asked, key=lambda each: -each.count)[:CEILINGS_MAX]
+        return all(Prefilter(capacity, each, self._ranking(gone, each.shape, kind)).open for each in widest)
 
     def _ranking(self, gone: _Gone, shape: Shape, kind: Hashable) -> Ranking:
         ceiling = self._ceilings.pop((kind, shape), None)

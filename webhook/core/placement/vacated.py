@@ -1,22 +1,27 @@
 """Whether a gang finds nodes once others are gone: asked while one after the other is taken out, and put back.
 
-What differs is counted node by node, so a question costs what the last of them held, and not all that are out. Where
-counts do not decide, for several sets or slices, all pods are placed to know: that is done for so many nodes only.
+What differs is counted node by node, so a question costs what the last of them held, and not all that are out. Of
+several sets those are counted that are in the way: mostly the widest, and the others once it has room.
+
+Where counts do not decide, for several sets or slices, all pods are placed to know. That and all that is counted before
+is done for so many nodes only, as whoever writes a job says how many sets it has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.ranking import Ranking
+from webhook.core.nodes.turns import REQUESTS_ALIKE, work
 from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.overlay import Asked
 from webhook.core.placement.prefilter import Prefilter
 
-MOST_PLACED: Final = 50_000
-"""So many nodes that others leave are looked at to place pods where counts do not decide, in one search: about a
-tenth of a second. One that would need more ends without a result."""
+MOST_LOOKED: Final = 100_000
+"""At so many nodes, once for each pod set, one search looks where counts do not decide: about two tenths of a second.
+One that would need more ends without a result."""
 
 
 Gangs = tuple[str, ...]
@@ -25,10 +30,10 @@ Gangs = tuple[str, ...]
 class _Count:
     """How many pods of one set fit, were it alone."""
 
-    def __init__(self, capacity: Capacity, asked: Asked) -> None:
-        shape = asked.shape
-        ranking = capacity.ranking(shape)
-        self.prefilter = Prefilter(capacity, asked, ranking)
+    def __init__(self, capacity: Capacity, ranking: Ranking, prefilter: Prefilter) -> None:
+        shape, self.prefilter = ranking.shape, prefilter
+        self.seen = 0
+        """How many changes are in it."""
         self._capacity, self._verdict = capacity, capacity.verdict(shape)
         asks = sorted(capacity.asked(shape), key=lambda each: each[0] != ranking.scarce)
         self._asks = [(name, amount, column.copy()) for name, amount, column in asks]
@@ -74,10 +79,17 @@ class Vacated:
         """The sets that have to find nodes."""
         self._more: dict[str, dict[str, int]] = {}
         """Node to amounts that are free besides, where counts do not decide."""
-        self._counts = [_Count(capacity, each) for each in self.asked]
+        self._changes: list[tuple[Gangs, int]] = []
+        """Who was taken out, or put back where that is negative."""
+        self._only_taken = 0
+        """Since this change nobody was put back."""
+        self._uncounted, self._counts = list(self.asked), list[_Count]()
+        """The sets that were not asked about yet; and of the others those that do not fit while nobody is out, the
+        first one that was in the way last.
+        """
         alone = self.asked[0] if len(self.asked) == 1 else None
         self._counts_decide = not self.asked or (alone is not None and not alone.slices)
-        self._placed = 0
+        self._looked = 0
         self.given_up = False
         """It took too many nodes to know: what was found is not to be relied on."""
 
@@ -96,19 +108,59 @@ class Vacated:
 
     def found(self) -> bool:
         """Return whether all pods find nodes now."""
-        if any(not each.prefilter.open for each in self._counts):
+        closed = next((each for each in self._counts if not self._opens(each)), None) or self._next_closed()
+        if closed is not None:
+            self._counts = [closed, *(each for each in self._counts if each is not closed)]
             return False
         if self._counts_decide:
             return True
-        self._placed += len(self._more)
-        if self._placed > MOST_PLACED:
-            self.given_up = True
+        if self._gives_up(len(self._more) * len(self.asked)):
             return False
-        return not isinstance(place(self.capacity, self.asked, self._more, thorough=False), Misplaced)
+        before = self.capacity.looked
+        places = place(self.capacity, self.asked, self._more, thorough=False)
+        self._looked += self.capacity.looked - before
+        return not isinstance(places, Misplaced)
+
+    def _next_closed(self) -> _Count | None:
+        """Return the next set that was not asked about yet and does not fit now."""
+        while self._uncounted:
+            asked = self._uncounted.pop(0)
+            ranking = self.capacity.ranking(asked.shape)
+            prefilter = Prefilter(self.capacity, asked, ranking)
+            # Who fits beside all fits whoever is gone.
+            if prefilter.open:
+                continue
+            count = _Count(self.capacity, ranking, prefilter)
+            self._look(work(asked.shape, len(self.capacity.names)) // REQUESTS_ALIKE)
+            if not self._opens(count):
+                return count
+            self._counts.append(count)
+        return None
+
+    def _opens(self, count: _Count) -> bool:
+        """Return whether one set may fit now. It does when it did before, while more and more are gone."""
+        while count.seen < len(self._changes) and not (count.prefilter.open and count.seen >= self._only_taken):
+            if self._gives_up(0):
+                return False
+            self._look(count.change(*self._changes[count.seen]))
+            count.seen += 1
+        return count.prefilter.open
+
+    def _look(self, nodes: int) -> None:
+        self._looked += nodes
+        self.capacity.looked += nodes
+
+    def _gives_up(self, more: int) -> bool:
+        """Return whether it would take too long to look at so many more nodes."""
+        self.given_up = self.given_up or (not self._counts_decide and self._looked + more > MOST_LOOKED)
+        return self.given_up
 
     def _change(self, gangs: Gangs, sign: int) -> None:
-        for each in self._counts:
-            self.capacity.looked += each.change(gangs, sign)
+        if self.given_up:
+            return
+        self._changes.append((gangs, sign))
+        if sign < 0:
+            self._only_taken = len(self._changes)
         for node, amounts in () if self._counts_decide else self.capacity.held_by(gangs).items():
             more = self._more.setdefault(node, {})
             for name, amount in amounts.items():

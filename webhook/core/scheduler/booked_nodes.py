@@ -43,8 +43,8 @@ SEARCHES: Final = 4
 thousand jobs that fit no nodes at all would hold up everybody."""
 
 LOOKS: Final = 4_000
-"""At so many nodes a cycle may look in searches without a result, a hundredth of a second. What one takes beyond that
-the next cycles make up for, in which nobody searches."""
+"""At so many nodes a cycle may look in searches that find nothing or something to book, a hundredth of a second. What
+one takes beyond that the next cycles make up for, in which nobody searches."""
 
 
 def renew(state: State) -> None:
@@ -160,6 +160,7 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
     nodes, seats = state.nodes, state.decider.vacated(gang, counts, flavors)
     assert nodes is not None
     assert seats is not None
+    looked = nodes.looked
     if seats.hopeless:
         return None
     ends: list[Allocation] = []
@@ -177,6 +178,8 @@ def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[C
     places = place(nodes, seats.asked, nodes.held_by([uid for each in ends for uid in each.uids]))
     if isinstance(places, Misplaced):
         return None
+    # Whoever books looks for nodes again whenever some become free.
+    state.looks_owed += nodes.looked - looked
     awaited = [each for each in ends if places.nodes & nodes.held_by(each.uids).keys()]
     claimed = Claimed(places, {uid for each in awaited for uid in each.uids}, booked=True)
     return claimed, tuple(each.uid for each in awaited)

@@ -60,7 +60,7 @@ class State:
     searches_left: int = 0
     """How many more gangs may look for nodes to book in this cycle."""
     looks_owed: int = 0
-    """At how many nodes such searches without a result have looked, less what each cycle since may spend on them."""
+    """At how many nodes such searches have looked, less what each cycle since may spend on them."""
     followed: Mapping[str, Claim] | None = None
     """By uid, the claims of the leader that this engine follows; None: it decides itself."""
     after: dict[str, Gang] = field(default_factory=dict)

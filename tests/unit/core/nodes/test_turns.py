@@ -9,6 +9,7 @@ import pytest
 from webhook.core.model.gang import Requirement, Toleration
 from webhook.core.nodes.capacity import SHAPES_MAX, Capacity
 from webhook.core.nodes.node import Bound, NodeRecord
+from webhook.core.nodes.ranking import Ranking, Room
 from webhook.core.nodes.shape import Shape
 from webhook.core.nodes.turns import CHANGES_UNCOUNTED, ROUND_SHAPES, ROUND_VISITS, TURN_SHAPES, Turns, work
 
@@ -240,6 +241,27 @@ def test_what_has_fallen_behind_is_looked_at_in_turn_and_costs_what_has_changed(
     for shape in TWO:
         there.ranking(shape)
     assert there.may_ask(TWO, "c")
+
+
+@pytest.mark.parametrize(("nodes", "changes"), [(50, 3), (50, 4), (100, 5), (100, 6), (100, 100), (100, 1000)])
+def test_where_many_nodes_changed_all_are_read_again(nodes: int, changes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webhook.core.nodes.turns.CHANGES_UNCOUNTED", 3)
+    there, looked = Capacity(), list[str]()
+    for number in range(nodes):
+        there.put_node(NodeRecord(f"n{number}", {"cpu": 4000}))
+    there.ranking(PLAIN)
+    for number in range(changes):
+        there.bind(f"p{number}", Bound(f"n{number % nodes}", {"cpu": 100 * (1 + number % 37)}))
+    usual = Capacity.room
+
+    def counted(capacity: Capacity, ranking: Ranking, name: str) -> Room:
+        looked.append(name)
+        return usual(capacity, ranking, name)
+
+    monkeypatch.setattr(Capacity, "room", counted)
+    known, fresh = there.ranking(PLAIN), there.copy().ranking(PLAIN)
+    assert len(looked) == (changes if changes <= max(3, nodes // 20) else 0)
+    assert (known.rooms, known.by_room, known.total) == (fresh.rooms, fresh.by_room, fresh.total)
 
 
 def test_who_may_look_may_do_so_to_the_end_of_the_round_whatever_changes() -> None:

@@ -12,7 +12,7 @@ from tests.unit.core.scheduler.test_nodes import admitted
 from tests.unit.core.scheduler.test_stopping_for_nodes import FAIR, POLICIES, PREEMPTS, SIZES, stopped, world
 from tests.unit.core.worlds import cohort, gang, queue
 from webhook.core.assignment.decision import Decider
-from webhook.core.model.gang import Nearness, Toleration
+from webhook.core.model.gang import Nearness, PodPrice, PodSet, Toleration
 from webhook.core.model.policy import Preemption
 from webhook.core.model.settings import EngineSettings
 from webhook.core.nodes.allotment import Allotment
@@ -27,6 +27,7 @@ from webhook.core.placement.vacated import Vacated
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler import booked_nodes
 from webhook.core.scheduler.engine import Engine
+from webhook.core.scheduler.plan import Plan
 
 NODES = 60
 
@@ -168,12 +169,32 @@ def test_a_search_that_would_place_pods_on_too_many_nodes_is_given_up(monkeypatc
     seats = Vacated(there, [Asked(str(number), shape, 2) for number, shape in enumerate(shapes)])
     assert not seats.found()
     assert not seats.given_up
-    monkeypatch.setattr(vacated, "MOST_PLACED", 0)
+    monkeypatch.setattr(vacated, "MOST_LOOKED", 0)
     there.bind("pod", Bound("a", {"cpu": 1000}, "low"))
     seats = Vacated(there, [Asked("0", shapes[1], 2), Asked("1", Shape((("cpu", 2000),)), 2)])
     seats.take(["low"])
     assert not seats.found()
     assert seats.given_up
+
+
+@pytest.mark.parametrize(("sets", "booked"), [(1, ["wide"]), (8, [])])
+def test_a_search_owes_what_it_looked_at_and_one_of_too_many_sets_is_made_once(
+    sets: int, booked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vacated, "MOST_LOOKED", 4 * NODES)
+    monkeypatch.setattr(booked_nodes, "LOOKS", 1)
+    made, there = full()
+    small = [PodSet(f"s{number}", 1, PodPrice({"cpu": 10 + number})) for number in range(sets)]
+    pod_sets = (PodSet("main", NODES - 1, PodPrice({"cpu": 4000})), *small)
+    made.submit(gang("wide", "q", pod_sets=pod_sets, created=99.0), 1.0)
+    before = there.looked
+    assert admitted(made, 2.0) == []
+    assert list(made.state.booked) == booked
+    assert NODES < there.looked - before <= 12 * NODES
+    assert made.state.looks_owed > NODES
+    before = there.looked
+    assert [made.cycle(3.0 + turn, Fences(), epoch=1) for turn in range(3)] == [Plan()] * 3
+    assert there.looked == before
 
 
 def test_a_reason_looks_at_the_pods_of_those_alone_that_changed_and_at_no_nodes_own_record_twice(

@@ -1,0 +1,112 @@
+"""While others are taken out and put back, a gang finds nodes where it would if they were gone, for fewer looks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.core.model.gang import Nearness
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.node import Bound, NodeRecord
+from webhook.core.nodes.shape import Shape
+from webhook.core.placement import vacated
+from webhook.core.placement.fit import place
+from webhook.core.placement.misplaced import Misplaced
+from webhook.core.placement.overlay import Asked
+from webhook.core.placement.vacated import Vacated
+
+NODES = 6
+NEAR = st.sampled_from([None, None, Nearness("rack", required=True), Nearness("", False, "rack", 2)])
+SETS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 8), NEAR), min_size=1, max_size=4)
+GANGS = st.lists(st.lists(st.integers(0, NODES - 1), min_size=1, max_size=4), min_size=1, max_size=6)
+STEPS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=14)
+
+
+def occupied(gangs: list[list[int]]) -> Capacity:
+    """Six nodes of two racks, on which gangs have a pod each that takes a quarter of a node."""
+    there = Capacity()
+    for number in range(NODES):
+        there.put_node(NodeRecord(f"n{number}", {"cpu": 4000, "pods": 110_000}, {"rack": f"r{number % 2}"}))
+    for gang, nodes in enumerate(gangs):
+        for number, node in enumerate(nodes):
+            there.bind(f"{gang}-{number}", Bound(f"n{node}", {"cpu": 1000, "pods": 1000}, f"g{gang}", "main"))
+    return there
+
+
+def asked_for(sets: list[tuple[int, int, Nearness | None]]) -> list[Asked]:
+    return [
+        Asked(f"s{number}", Shape((("cpu", 1000 * cpu), ("pods", 1000))), count, near)
+        for number, (cpu, count, near) in enumerate(sets)
+    ]
+
+
+@given(SETS, GANGS, STEPS)
+def test_what_is_found_is_what_would_be_if_those_were_gone(
+    sets: list[tuple[int, int, Nearness | None]], gangs: list[list[int]], steps: list[tuple[int, bool]]
+) -> None:
+    there, asked, out = occupied(gangs), asked_for(sets), set[int]()
+    seats = Vacated(there, asked)
+    for each, asks in steps:
+        gang = each % len(gangs)
+        if gang in out:
+            seats.give_back([f"g{gang}"])
+        else:
+            seats.take([f"g{gang}"])
+        out ^= {gang}
+        if asks:
+            left = [nodes if number not in out else [] for number, nodes in enumerate(gangs)]
+            assert seats.found() is not isinstance(place(occupied(left), asked, thorough=False), Misplaced)
+    assert not seats.given_up
+
+
+def full(nodes: int) -> Capacity:
+    """Nodes with a gang on each."""
+    there = Capacity()
+    for number in range(nodes):
+        there.put_node(NodeRecord(f"n{number}", {"cpu": 4000, "pods": 110_000}))
+        there.bind(f"p{number}", Bound(f"n{number}", {"cpu": 4000}, f"g{number}", "main"))
+    return there
+
+
+def with_many_small(nodes: int, small: int) -> list[Asked]:
+    """One set takes almost all nodes, and comes last."""
+    return asked_for([*[(1, 1, None)] * small, (4, nodes - 1, None)])
+
+
+def test_while_the_widest_set_is_in_the_way_no_others_are_counted() -> None:
+    there = full(40)
+    seats = Vacated(there, with_many_small(40, 20))
+    for number in range(38):
+        seats.take([f"g{number}"])
+        assert not seats.found()
+    # A sixteenth of the nodes to begin with, and each of the small ones on the first node.
+    assert there.looked <= 21 * 40 // 16 + 20 + 38
+
+
+@pytest.mark.parametrize("small", [1, 20])
+def test_a_search_in_which_too_many_sets_are_counted_on_too_many_nodes_is_given_up(
+    small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vacated, "MOST_LOOKED", 250)
+    there = full(40)
+    seats = Vacated(there, with_many_small(40, small))
+    found, taken = False, list[str]()
+    while not found and len(taken) < 40:
+        taken.append(f"g{len(taken)}")
+        seats.take(taken[-1:])
+        found = seats.found()
+    assert found is (small == 1)
+    assert seats.given_up is (small == 20)
+    assert there.looked <= 250
+    for gang in taken if small == 20 else ():
+        seats.give_back([gang])
+        assert not seats.found()
+        assert seats.given_up, "to the end"
+
+
+def test_one_set_is_counted_on_however_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vacated, "MOST_LOOKED", 0)
+    seats = Vacated(full(40), with_many_small(40, 0))
+    for number in range(39):
+        assert not seats.found()
+        seats.take([f"g{number}"])
+    assert seats.found()
