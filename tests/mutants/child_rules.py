@@ -232,4 +232,20 @@ CHILD_MUTANTS: Final = (
         "    if True:\n",
         IN_REVIEW,
     ),
+    Mutant(
+        "C",
+        "a gang whose job is gone grows no more",
+        "webhook/controllers/loop/reconciler.py",
+        "            stays = job is None or grown.uid in self.dirty.gangs\n",
+        "            stays = grown.uid in self.dirty.gangs\n",
+        f"{UNIT}/controllers/gangs/test_orphans.py -k grows_no_more",
+    ),
+    Mutant(
+        "C",
+        "what is restored without a gang is known to have none",
+        "webhook/core/scheduler/engine.py",
+        "interned(reservation.usage(reclaimed)), gang, reclaimed)",
+        "interned(reservation.usage(reclaimed)), gang or (known and known.gang), reclaimed)",
+        f"{UNIT}/core/scheduler/test_growth.py",
+    ),
 )
