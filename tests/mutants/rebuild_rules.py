@@ -32,4 +32,20 @@ REBUILD_MUTANTS: Final = (
         '        return int(json.loads(data[META])["epoch"])\n',
         "tests/fuzz/test_texts.py -k impossible_number",
     ),
+    Mutant(
+        "1",
+        "an index that cannot be believed says how far the ledger had come",
+        "webhook/controllers/ledger/keeper.py",
+        "(ledger_text.epoch_of(stored.data if stored else {}), 0)",
+        "(0, 0)",
+        PAGES_TESTS,
+    ),
+    Mutant(
+        "1",
+        "an old index is not believed once its pages are deleted",
+        "webhook/controllers/ledger/leased_writer.py",
+        "ledger_text.checksum(stored.data) ^ 1)",
+        "ledger_text.checksum(stored.data))",
+        PAGES_TESTS,
+    ),
 )
