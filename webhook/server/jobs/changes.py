@@ -198,7 +198,7 @@ def _start_refused(change: Change) -> Answer | None:
     if kind.suspend is None:
         return None
     wrong = malformed_suspend(kind, obj)
-    if wrong is not None or not is_suspended(kind, old) or is_suspended(kind, obj):
+    if wrong is not None or not is_suspended(kind, old) or is_suspended(kind, obj) or _resumes(change):
         return wrong
     queue = change.queues[0]
     where = f"waits in queue {queue}" if queue else "waits until its whole gang fits"
@@ -208,6 +208,15 @@ def _start_refused(change: Change) -> Answer | None:
         f"pods can start; 'kubectl get workloads -n {namespace} -o wide' says what it waits for"
     )
     return deny(Refusal.UNSUSPENDED, message)
+
+
+def _resumes(change: Change) -> bool:
+    """Return whether it was started already, and holds its room still: its owner only paused what cannot be stopped."""
+    held = change.reservation
+    if held is None or held.evictable or held.stopping is not None:
+        return False
+    started = reading(change.rules, change.kind, change.old).admission
+    return held.adopted or (started is not None and started.is_of(held))
 
 
 def _ownership_refused(change: Change) -> Answer | None:
