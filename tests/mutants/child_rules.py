@@ -116,8 +116,16 @@ CHILD_MUTANTS: Final = (
         "C",
         "nor where it is not known yet what is given back",
         "webhook/server/jobs/changes.py",
-        "    if not forgets(before, asking) or (view.ledger_trusted and not behind):\n",
-        "    if True:\n",
+        "    if forgets(before, asking) and (behind or not view.ledger_trusted):\n",
+        "    if False:\n",
+        f"{UNIT}/server/jobs/test_elastic_jobs.py",
+    ),
+    Mutant(
+        "C",
+        "nor where only what the job held before is known",
+        "webhook/server/jobs/changes.py",
+        " or not (held is None or started.is_of(held))\n",
+        "\n",
         f"{UNIT}/server/jobs/test_elastic_jobs.py",
     ),
     Mutant(
