@@ -56,4 +56,12 @@ REQUEST_MUTANTS: Final = (
         "    return True\n",
         f"{UNIT}/server/jobs/test_validate_jobs.py -k resumed_by_its_owner",
     ),
+    Mutant(
+        "R",
+        "nobody is told that a work queue is stopped which is not",
+        "webhook/cluster/incomplete_start.py",
+        "    if job.winding_down and shared is None:\n",
+        "    if False:\n",
+        f"{UNIT}/visibility/documents/test_workload.py -k work_queue",
+    ),
 )
