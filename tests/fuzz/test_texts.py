@@ -35,6 +35,24 @@ def test_a_ledger_is_read_or_corrupt(data: Mapping[str, str]) -> None:
             event("corrupt")
 
 
+NUMBERS = st.sampled_from(["1e999", "-1e999", "1e300", "1" + "0" * 400, "1" * 5_000, "NaN", "-1", "1.5", "[]"])
+
+
+@example({"schema": "1", "epoch": "1e999"})
+@given(st.fixed_dictionaries({"schema": st.just("1")}, optional=dict.fromkeys(("epoch", "seq", "seen"), NUMBERS)))
+def test_a_ledger_of_an_impossible_number_is_corrupt_and_says_no_epoch(meta: Mapping[str, str]) -> None:
+    """What is rebuilt from it counts on from there."""
+    good = {"epoch": "1", "seq": "1", "checksum": '"0"'}
+    seen = {"seen": f'{{"tutti-ledger":{meta["seen"]}}}'} if "seen" in meta else {}
+    said = ",".join(f'"{key}":{value}' for key, value in (good | meta | seen).items())
+    data = {"meta": f"{{{said}}}"}
+    assert bounded(lambda: ledger_text.epoch_of(data)) in (0, 1)
+    try:
+        assert ledger_text.decode(data).version == (1, 1)
+    except ledger_text.LedgerCorrupt:
+        event("corrupt")
+
+
 @given(st.dictionaries(st.sampled_from(["meta", "pages", "uid-1"]), json_bytes(JSON).map(bytes.decode)), st.data())
 def test_index_and_pages_are_read_corrupt_or_misplaced(page: Mapping[str, str], data: st.DataObject) -> None:
     names = data.draw(json_bytes(JSON).map(bytes.decode) | st.just('{"page-1":"uid-of-page-1"}'))

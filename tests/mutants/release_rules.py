@@ -167,4 +167,20 @@ RELEASE_MUTANTS: Final = (
         "level = list(found)",
         f"{UNIT}/cluster/test_view.py -k another_namespace",
     ),
+    Mutant(
+        "8",
+        "what cannot be stopped keeps its room while its owner has suspended it",
+        ASSESS,
+        "        return Step.HOLD if reservation.evictable else Step.NOTHING\n",
+        "        return Step.HOLD\n",
+        ASSESS_TESTS,
+    ),
+    Mutant(
+        "8",
+        "a rebuild takes what its owner paused for no gang that is stopped",
+        "webhook/cluster/rebuild.py",
+        " and (job.gang.evictable or job.admission is None):\n",
+        ":\n",
+        f"{UNIT}/controllers/gangs/test_run_again.py",
+    ),
 )

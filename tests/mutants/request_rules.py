@@ -48,4 +48,20 @@ REQUEST_MUTANTS: Final = (
         ")",
         f"{UNIT}/jobs/reading/test_built_in_priorities.py",
     ),
+    Mutant(
+        "R",
+        "only what holds the room that it was started with is resumed by its owner",
+        "webhook/server/jobs/changes.py",
+        "    return held.adopted or (started is not None and started.is_of(held))\n",
+        "    return True\n",
+        f"{UNIT}/server/jobs/test_validate_jobs.py -k resumed_by_its_owner",
+    ),
+    Mutant(
+        "R",
+        "nobody is told that a work queue is stopped which is not",
+        "webhook/cluster/incomplete_start.py",
+        "    if job.winding_down and shared is None:\n",
+        "    if False:\n",
+        f"{UNIT}/visibility/documents/test_workload.py -k work_queue",
+    ),
 )

@@ -9,6 +9,7 @@ from tests.mutants.fleet_rules import FLEET_MUTANTS
 from tests.mutants.mutant import UNIT, Mutant
 from tests.mutants.name_rules import NAME_MUTANTS
 from tests.mutants.node_rules import NODE_MUTANTS
+from tests.mutants.rebuild_rules import REBUILD_MUTANTS
 from tests.mutants.release_rules import (
     ASSESS,
     ASSESS_TESTS,
@@ -171,22 +172,7 @@ MUTANTS: Final = (
         "        await self._settle(kept, {})\n",
         WITNESS_TESTS,
     ),
-    Mutant(
-        "1",
-        "pages are deleted before a new ledger is made of what is read",
-        RECOVERY,
-        "        await self._delete_pages()\n",
-        "",
-        f"{UNIT}/controllers/ledger/test_paged_cycles.py",
-    ),
-    Mutant(
-        "1",
-        "an old index says how far the ledger had come before its pages are deleted",
-        KEEPER,
-        "        await self._outbid(",
-        "        0 and await self._outbid(",
-        PAGES_TESTS,
-    ),
+    *REBUILD_MUTANTS,
     Mutant(
         "2",
         "what takes is stored before anything is given",

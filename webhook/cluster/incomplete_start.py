@@ -82,8 +82,10 @@ def _stopped_when(  # noqa: PLR0917
     """Return when ``controllers/gangs/pods_ready.py`` stops the gang; empty text where it does not."""
     if job.gang is None or job.gang.loose_pods or reservation.adopted or not reservation.evictable:
         return ""
-    limit = start_seconds(job, view, settings) if lost_seconds is None else settings.recovery_seconds
     shared = reservation.membership
+    if job.winding_down and shared is None:
+        return ""
+    limit = start_seconds(job, view, settings) if lost_seconds is None else settings.recovery_seconds
     needed = min(view.with_quorum(job.gang).least_pods, sum(reservation.counts.values()))
     if limit is None or (shared is None and sum(pod.phase in ("Running", "Succeeded") for pod in pods) >= needed):
         return ""

@@ -88,8 +88,9 @@ def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
         # Nor does the controller of one that is being deleted create any more, whatever keeps the object.
         return None
     stopping = None
-    if job.suspended and job.finished is None:
-        # What was written when it was stopped, its back-off among it, stands as long as it is called the same.
+    if job.suspended and job.finished is None and (job.gang.evictable or job.admission is None):
+        # What was written when it was stopped, its back-off among it, stands as long as it is called the same. What
+        # cannot be stopped is only paused by its owner.
         stopping = HELD if requeue is None or job.admission is not None else requeue.reason
     found = _as_it_runs(from_annotation(job, job.gang, admission, epoch, stopping), view)
     return replace(found, preemptible=view.policy.may_be_preempted(job.gang, found.queue))

@@ -139,11 +139,13 @@ async def hold(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
         raise WrongName(f"{job} is being deleted: there is nothing to hold")
     if kind.suspend is not None and paths.find(obj, kind.suspend) is not True:
         await _merge(api, path, obj, paths.nest(kind.suspend, True))
+        if not kind.evictable and _is_admitted(obj):
+            return f"{job}: starts no more pods until it is released; those that run go on, and it keeps its room"
         where = "as soon as the member that has it hears of it" if placed_by_hub(kind, obj) else "at once"
         return f"{job}: all its pods stop {where}; it keeps its place and waits until it is released"
     if kind.suspend is None and _is_admitted(obj):
         raise WrongName(f"{job} runs, and a {kind.kind} cannot be stopped and started again; cancel it instead")
-    if OWNER_GATE in _gates(obj) or _is_stopped(obj):
+    if OWNER_GATE in _gates(obj) or _is_stopped(obj) or _is_paused(kind, obj):
         return f"{job}: is already held"
     gates = _gates(obj) if OWNER_GATE in _gates(obj) else [*_gates(obj), OWNER_GATE]
     await _merge(api, path, obj, {"metadata": {"annotations": {names.ADMISSION_GATES: ",".join(gates)}}})
@@ -158,13 +160,14 @@ async def release(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
     if OWNER_GATE in gates:
         left = ",".join(gate for gate in gates if gate != OWNER_GATE)
         patch = {"metadata": {"annotations": {names.ADMISSION_GATES: left or None}}}
-    if _is_stopped(obj) and kind.suspend is not None:
+    paused = _is_paused(kind, obj)
+    if (_is_stopped(obj) or paused) and kind.suspend is not None:
         patch |= paths.nest(kind.suspend, False)
     if not patch:
         there = _record(kind, obj)
         return f"{job}: is not held" + (f" here; {there.member} {there.waits}" if there.holds and there.waits else "")
     await _merge(api, path, obj, patch)
-    return f"{job}: waits for its turn again"
+    return f"{job}: goes on" if paused else f"{job}: waits for its turn again"
 
 
 async def cancel(api: Api, job: str, namespace: str, kinds: Kinds) -> str:
@@ -264,6 +267,12 @@ def _is_stopped(obj: dict[str, Any]) -> bool:
     """Return whether it was suspended after it had been admitted: by its owner, or as its time or attempts ran out."""
     text = paths.find(obj, ("metadata", "annotations", names.HOLD))
     return annotations.decode_hold(text, obj["metadata"]["uid"])
+
+
+def _is_paused(kind: JobKind, obj: dict[str, Any]) -> bool:
+    """Return whether its owner suspended a job that cannot be stopped, since it was admitted."""
+    suspended = kind.suspend is not None and paths.find(obj, kind.suspend) is True
+    return suspended and not kind.evictable and _is_admitted(obj)
 
 
 def _is_admitted(obj: dict[str, Any]) -> bool:

@@ -199,7 +199,11 @@ def _held_by_us(kind: JobKind, obj: Object, kinds: Mapping[str, JobKind]) -> boo
         return False
     metadata = obj["metadata"]
     own = metadata.get("annotations") or {}
-    if annotations.decode_hold(own.get(names.HOLD), metadata.get("uid", "")):
+    uid = metadata.get("uid", "")
+    if annotations.decode_hold(own.get(names.HOLD), uid):
+        return False
+    if not kind.evictable and annotations.decode_admission(own.get(names.ADMISSION), uid) is not None:
+        # It was started, and its owner paused it: nobody else suspends such a job.
         return False
     try:
         applied = orjson.loads(own.get(_LAST_APPLIED) or "{}")

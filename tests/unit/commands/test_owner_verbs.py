@@ -172,6 +172,31 @@ async def test_a_running_job_that_is_held_stops_whole() -> None:
         assert names.HOLD in (await stored(api))["metadata"]["annotations"]
 
 
+async def test_what_cannot_be_stopped_is_paused_and_goes_on_when_it_is_released() -> None:
+    kind = KINDS["Workflow.argoproj.io"]
+    admission = '{"uid":"u","epoch":1,"seq":1,"queue":"jobs","counts":{"main":3},"since":1.0}'
+    made = {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "metadata": {"name": "flow", "uid": "u", "resourceVersion": "1", "annotations": {names.ADMISSION: admission}},
+        "spec": {"suspend": False},
+    }
+
+    class Changed(One):
+        async def request(self, method: str, path: str, **more: Any) -> bytes:
+            if method == "PATCH":
+                made["spec"] = orjson.loads(more["body"])["spec"]
+            return orjson.dumps(made)
+
+    api: Api = Changed(made)  # type: ignore[assignment]
+    said = await hold(api, "workflow/flow", "team-a", {kind.key: kind})
+    assert "starts no more pods until it is released; those that run go on, and it keeps its room" in said
+    assert made["spec"] == {"suspend": True}
+    assert "is already held" in await hold(api, "workflow/flow", "team-a", {kind.key: kind})
+    assert "goes on" in await release(api, "workflow/flow", "team-a", {kind.key: kind})
+    assert made["spec"] == {"suspend": False}
+
+
 async def test_what_a_hub_places_is_not_said_to_be_gone_before_its_member_says_so() -> None:
     async with cluster() as api:
         job = waiting_job(pods=3)

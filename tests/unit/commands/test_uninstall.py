@@ -268,6 +268,18 @@ async def test_it_refuses_while_the_webhook_is_registered() -> None:
     assert "would refuse: validatingwebhookconfigurations/tutti" in await remove(client, dry_run=True)
 
 
+@pytest.mark.parametrize("admitted", [True, False])
+def test_what_its_owner_paused_stays_so_and_what_only_waited_goes(admitted: bool) -> None:
+    kind = KINDS["Workflow.argoproj.io"]
+    notes = {names.REQUEUE: "{}"}
+    if admitted:
+        notes = {names.ADMISSION: '{"uid":"u","epoch":1,"seq":1,"queue":"jobs","counts":{"main":3},"since":1.0}'}
+    metadata = {"name": "flow", "uid": "u", "resourceVersion": "1", "annotations": notes}
+    stored = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": {"suspend": True}}
+    patch = restoring_patch(kind, stored, KINDS, NO_CONTEXT)
+    assert ("/spec/suspend" in {each["path"] for each in patch}) is not admitted
+
+
 async def test_a_job_that_changes_meanwhile_is_looked_at_again() -> None:
     _, client = await cluster()
     stored = await client.post(JOBS, marked(job("waiting")))

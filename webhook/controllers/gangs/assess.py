@@ -81,11 +81,10 @@ def assess(
         return Step.RELEASE
     if reservation.stopping is not None:
         return _stopping(job, pods_present, voided, overdue and not reservation.adopted)
-    if job.suspended and job.deleting:
-        return Step.HOLD
+    if job.suspended and (job.deleting or started(job, reservation) or reservation.adopted):
+        # Of what cannot be stopped that is a pause: its pods go on, and its owner may resume it at any time.
+        return Step.HOLD if reservation.evictable else Step.NOTHING
     if job.suspended:
-        if started(job, reservation) or reservation.adopted:
-            return Step.HOLD
         if job.awaits_permit:
             return Step.NOTHING
         return Step.CLEAR if job.start_time_left else Step.START

@@ -126,7 +126,8 @@ class Stops:
         record.requeue = requeue
         stopping = replace(reservation, stopping=why)
         batch.put[reservation.uid] = stopping
-        self._engine.restore(stopping, reclaimed=self._view.given_back(stopping))
+        gang = self._view.gang_of(self._view.jobs.get(reservation.uid))
+        self._engine.restore(stopping, gang, self._view.given_back(stopping))
         self._view.fences.put_reservation(stopping)
         metrics.EVICTED.labels(metrics.queue_label(reservation.queue), why).inc()
         self._announcer.stopped(reservation, why, requeue)

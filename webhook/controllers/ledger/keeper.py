@@ -115,7 +115,7 @@ class LedgerKeeper(LeasedWriter):
         """
         stored = await self._read_index()
         refuse_unknown(stored)
-        self.known = Ledger(*self._decoder(INDEX).newest)
+        self.known = Ledger(*max(self._decoder(INDEX).newest, (ledger_text.epoch_of(stored.data if stored else {}), 0)))
         started = self._monotonic()
         self._elector.observe(None if stored is None else stored.lease, started)
         if not self._elector.may_acquire(started):

@@ -17,7 +17,6 @@ from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, SetBack, 
 from webhook.controllers.ledger.stored import Kept, Objects, Stored
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
-from webhook.core.ledger.text import LedgerCorrupt
 from webhook.core.notation import names
 from webhook.errors import ApiError, Conflict, NotFound, Unavailable
 from webhook.kube.api import Api
@@ -54,7 +53,9 @@ class LeasedWriter:
         self.ledger: Ledger | None = None
         """What we wrote last; None while the stored one is missing or corrupt."""
         self.known: Ledger | None = None
-        """How far the ledger is known to have come, though it may be broken: one that replaces it comes after."""
+        """How far the ledger is known to have come, by what says so though it may be broken: one that replaces it comes
+        after.
+        """
 
     @property
     def renew_due(self) -> bool:
@@ -162,22 +163,18 @@ class LeasedWriter:
         return None
 
     async def _outbid(self, epoch: int) -> None:
-        """Have the index say that ``epoch`` was reached, where it is an old copy that says less.
+        """Have the index say that ``epoch`` was reached, or what is known beyond that, if what is stored says less.
 
         Once the pages are gone nothing else does, and a page of that time would be taken for one of the ledger to come.
-        Raises LeaseLost, and LedgerBroken when it was deleted.
+        Nothing else of that index is to be believed then: its checksum is of something else. Raises LeaseLost, and
+        LedgerBroken when it was deleted.
         """
-        if self.known is None or self.known.epoch >= epoch:
-            return
-        self.known = replace(self.known, epoch=epoch)
-        stored = await self._read_ours()
-        try:
-            said = ledger_text.decode(stored.data)
-        except LedgerCorrupt:
-            return
-        meta = ledger_text.encode_meta(replace(said, epoch=epoch), ledger_text.checksum(stored.data))
-        self._index.resource_version = stored.resource_version
-        await self._settle(self._index, {ledger_text.META: meta})
+        reached = max(epoch, 0 if self.known is None else self.known.epoch)
+        self.known = replace(self.known or Ledger(), epoch=reached)
+        while ledger_text.epoch_of((stored := await self._read_ours()).data) < reached:
+            meta = ledger_text.encode_meta(Ledger(reached), ledger_text.checksum(stored.data) ^ 1)
+            self._index.resource_version = stored.resource_version
+            await self._settle(self._index, {ledger_text.META: meta})
 
     async def _read_ours(self) -> Stored:
         stored = await self._read_until_answered(self._read_index)

@@ -60,7 +60,9 @@ class EngineFeed:
         return (None if record is None else record.withheld) or self._engine.reason(uid)
 
     def gang_of(self, job: JobRecord | None) -> Gang | None:
-        """Return the gang as which the engine knows a job that is charged; None where it is not to grow."""
+        """Return the gang as which the engine knows a job that is charged; None where it is not to grow, as where it is
+        gone.
+        """
         return None if job is not None and job.uid in self._failed else self._view.gang_of(job)
 
     def load(self, ledger: Ledger, changes: Changes | None = None) -> None:

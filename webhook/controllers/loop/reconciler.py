@@ -444,7 +444,8 @@ class Reconciler:
         for grown in plan.grown:
             known = batch.put.get(grown.uid) or self._view.ledger.entries.get(grown.uid)
             job = self._view.jobs.get(grown.uid)
-            if known is not None and (grown.uid in self.dirty.gangs or not self._room.takes_growth(grown, job)):
+            stays = job is None or grown.uid in self.dirty.gangs
+            if known is not None and (stays or not self._room.takes_growth(grown, job)):
                 self.engine.restore(known, self._gangs.gang_of(job), self._view.given_back(known))
                 self._view.fences.put_reservation(known)
                 if self._view.nodes is not None:

@@ -59,6 +59,11 @@ FULL_AT: Final = 0.85
 """Share of BYTES_MAX that entries may take when a gang is admitted. The rest is for what a stop adds to them, and for
 claims and bookings as far as they fit."""
 
+NUMBER_MAX: Final = 1 << 53
+"""No ledger comes to be of such an epoch, nor to have so many writes: somebody else wrote that."""
+UNREADABLE: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading any JSON raises where it is not what was written."""
+
 
 class LedgerCorrupt(ValueError):
     """The stored text is not a ledger this program wrote. The message says which key and why."""
@@ -285,7 +290,7 @@ def check_schema(data: Mapping[str, str]) -> None:
     """Raise UnknownSchema when ``data`` says that it is of a schema that this release does not know."""
     try:
         meta = json.loads(data[META])
-    except (KeyError, TypeError, ValueError, RecursionError):
+    except UNREADABLE:
         return
     _check_schema(meta)
 
@@ -302,8 +307,8 @@ def _check_schema(meta: Any) -> None:
 def epoch_of(data: Mapping[str, str]) -> int:
     """Return the epoch that ``data`` says it is of; 0 where it says none."""
     try:
-        return int(json.loads(data[META])["epoch"])
-    except (KeyError, TypeError, ValueError, RecursionError):
+        return _number(json.loads(data[META])["epoch"])
+    except UNREADABLE:
         return 0
 
 
@@ -311,17 +316,25 @@ def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int, dict[str, int]
     """Return epoch, seq, checksum, and what is said of other objects."""
     try:
         meta = json.loads(data[META])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except UNREADABLE as error:
         raise LedgerCorrupt(f"{META}: {error!r}") from error
     _check_schema(meta)
     try:
-        epoch, seq, digest = int(meta["epoch"]), int(meta["seq"]), int(meta["checksum"], 16)
-        seen = {str(name): int(at) for name, at in meta.get(SEEN, {}).items()}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        epoch, seq, digest = _number(meta["epoch"]), _number(meta["seq"]), int(meta["checksum"], 16)
+        seen = {str(name): _number(at) for name, at in meta.get(SEEN, {}).items()}
+    except UNREADABLE as error:
         raise LedgerCorrupt(f"{META}: {error!r}") from error
     if meta.get("schema") is None:
         raise LedgerCorrupt(f"{META}: no schema; this program writes {PLAIN_SCHEMA} and {SCHEMA}")
     return epoch, seq, digest, seen
+
+
+def _number(written: Any) -> int:
+    """Return an epoch or the number of a write. Raises one of ``UNREADABLE`` for what is none."""
+    number = int(written)
+    if not 0 <= number < NUMBER_MAX:
+        raise ValueError(f"no number that a ledger comes to: {shown(written)}")
+    return number
 
 
 def _decode_key(key: str, text: str) -> Any:
@@ -335,7 +348,7 @@ def _decode_key(key: str, text: str) -> Any:
         if key == PAGES:
             return {str(name): str(uid) for name, uid in record.items()}
         return _decode_reservation(key, record)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+    except UNREADABLE as error:
         raise LedgerCorrupt(f"{key}: {error!r}") from error
 
 

@@ -74,11 +74,6 @@ class EnsembleEngine:
     ) -> None:
         """Charge what the ledger says about a job, as ``Engine.restore`` does."""
         uid = reservation.uid
-        known = self._group_of(uid)
-        before = None if known is None else known.held.get(uid)
-        left = reservation.membership is None and before is not None and before.reservation.membership is not None
-        waiting = None if known is None else known.waiting.get(uid)
-        gang = gang or waiting or (None if before is None or left else before.gang)
         name = reservation.membership.ensemble if reservation.membership else "" if gang is None else gang.ensemble
         key = (reservation.namespace, name) if name else None
         if self._key_of.get(uid) != key:

@@ -89,12 +89,12 @@ class Engine:
     ) -> None:
         """Charge what the ledger says, replacing what was known of the gang; ``reclaimed`` pods will not run again.
 
+        Without a ``gang`` it grows no more, whatever was known before: the job that would make its pods may be gone.
         A gang whose stop was planned and that the ledger does not show as stopping is no longer counted as going.
         """
         state, uid = self.state, reservation.uid
         known = state.allocations.by_uid.get(uid)
-        waiting = state.forget(uid)
-        gang = gang or waiting or (None if known is None else known.gang)
+        state.forget(uid)
         allocation = Allocation(reservation, interned(reservation.usage(reclaimed)), gang, reclaimed)
         if known is not None and uid in state.allocations.stopping and reservation.stopping is None:
             state.renounce(uid)

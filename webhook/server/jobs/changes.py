@@ -198,7 +198,7 @@ def _start_refused(change: Change) -> Answer | None:
     if kind.suspend is None:
         return None
     wrong = malformed_suspend(kind, obj)
-    if wrong is not None or not is_suspended(kind, old) or is_suspended(kind, obj):
+    if wrong is not None or not is_suspended(kind, old) or is_suspended(kind, obj) or _resumes(change):
         return wrong
     queue = change.queues[0]
     where = f"waits in queue {queue}" if queue else "waits until its whole gang fits"
@@ -208,6 +208,15 @@ def _start_refused(change: Change) -> Answer | None:
         f"pods can start; 'kubectl get workloads -n {namespace} -o wide' says what it waits for"
     )
     return deny(Refusal.UNSUSPENDED, message)
+
+
+def _resumes(change: Change) -> bool:
+    """Return whether it was started already, and holds its room still: its owner only paused what cannot be stopped."""
+    held = change.reservation
+    if held is None or held.evictable or held.stopping is not None:
+        return False
+    started = reading(change.rules, change.kind, change.old).admission
+    return held.adopted or (started is not None and started.is_of(held))
 
 
 def _ownership_refused(change: Change) -> Answer | None:
@@ -376,19 +385,20 @@ def _size_judged(change: Change) -> Answer:
 
 def _taking_back_refused(change: Change, before: GangReading, asking: GangReading) -> Answer:
     """Refuse to have pods that have ended run again whose room is given back, or may be for all that is known here."""
-    held, view = change.reservation, change.rules.view
-    if held is not None:
-        taken = taken_back(before, asking, held, suspended=is_suspended(change.kind, change.old))
-        if taken is None:
-            return ALLOW
-        message = f"{taken}, and others may have their room. Suspend it first: it waits for what it asks then"
-        return deny(Refusal.GROWTH, message)
-    started = before.admission
-    behind = started is not None and view.ledger_lags((started.epoch, started.seq), started.uid)
-    if not forgets(before, asking) or (view.ledger_trusted and not behind):
-        return ALLOW
-    message = (
-        "pods that have ended might run again, and this replica has not read what the job holds (ledger "
-        f"{render_version(view.ledger.version)}); it is retried"
+    held, started, view = change.reservation, before.admission, change.rules.view
+    behind = started is not None and (
+        view.ledger_lags((started.epoch, started.seq), started.uid) or not (held is None or started.is_of(held))
     )
-    return deny(Refusal.LEDGER_BEHIND, message, 503)
+    if forgets(before, asking) and (behind or not view.ledger_trusted):
+        message = (
+            "pods that have ended might run again, and this replica has not read what the job holds (ledger "
+            f"{render_version(view.ledger.version)}); it is retried"
+        )
+        return deny(Refusal.LEDGER_BEHIND, message, 503)
+    if held is None:
+        return ALLOW
+    taken = taken_back(before, asking, held, suspended=is_suspended(change.kind, change.old))
+    if taken is None:
+        return ALLOW
+    message = f"{taken}, and others may have their room. Suspend it first: it waits for what it asks then"
+    return deny(Refusal.GROWTH, message)

@@ -34,6 +34,22 @@ CASES: dict[str, tuple[JobRecord | None, Reservation | None, int, bool, Step]] =
     "a copy from a hub waits for its permit": (job(awaits_permit=True), RESERVED, 0, False, Step.NOTHING),
     "a started one is left alone": (job(suspended=False, admission=STARTED), RESERVED, 2, False, Step.NOTHING),
     "one its owner suspended is held": (job(admission=STARTED), RESERVED, 2, False, Step.HOLD),
+    "what cannot be stopped is only paused by that, and keeps its room though nothing of it runs": (
+        job(admission=STARTED, active=True),
+        replace(RESERVED, evictable=False),
+        0,
+        False,
+        Step.NOTHING,
+    ),
+    "also when it is deleted, until its last pod is gone": (
+        job(admission=STARTED, deleting=True),
+        replace(RESERVED, evictable=False),
+        1,
+        False,
+        Step.NOTHING,
+    ),
+    "and an adopted one": (job(marked=False), replace(RESERVED, adopted=True, evictable=False), 1, False, Step.NOTHING),
+    "before it is started it waits for its start": (job(), replace(RESERVED, evictable=False), 0, False, Step.START),
     "an annotation of an earlier start is no hold": (
         job(admission=replace(STARTED, since_seconds=1.0)),
         RESERVED,

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.stage import JOB, LEDGER, PODS, POLICY, stage, waiting_job
+from tests.unit.controllers.stage import JOB, LEDGER, PODS, POLICY, Stage, pod_group, stage, waiting_job
 from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
@@ -323,16 +323,20 @@ async def test_nothing_in_another_namespace_keeps_the_quota_of_a_gang_that_is_de
         running.cancel()
 
 
+async def let_three_succeed(play: Stage) -> None:
+    for pod in (await pods_of(play.cluster))[:3]:
+        status = orjson.dumps({"status": {"phase": "Succeeded"}})
+        path = f"{PODS}/{pod['metadata']['name']}/status"
+        await play.admin.request("PATCH", path, body=status, content_type=MERGE_PATCH)
+    await asyncio.sleep(20)
+
+
 async def test_what_a_job_had_given_back_no_later_leader_charges_once_it_is_orphaned() -> None:
     async with stage() as play:
         await play.take_over()
         await play.cluster.create(waiting_job(pods=4))
         await asyncio.sleep(20)
-        for pod in (await pods_of(play.cluster))[:3]:
-            status = orjson.dumps({"status": {"phase": "Succeeded"}})
-            path = f"{PODS}/{pod['metadata']['name']}/status"
-            await play.admin.request("PATCH", path, body=status, content_type=MERGE_PATCH)
-        await asyncio.sleep(20)
+        await let_three_succeed(play)
         (entry,) = (await play.ledger()).entries.values()
         assert entry.counts == {"main": 4}
         await play.admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
@@ -344,3 +348,46 @@ async def test_what_a_job_had_given_back_no_later_leader_charges_once_it_is_orph
         await play.cluster.create(waiting_job("other", pods=3))
         await asyncio.sleep(20)
         assert await play.running_pods() == 4, "it has the others' room, and one of them runs on"
+
+
+async def test_what_a_gang_with_a_quorum_had_given_back_it_does_not_take_again_once_its_job_is_gone() -> None:
+    """Its entry was made smaller and larger again in every cycle: one ledger write after the other."""
+    async with stage() as play:
+        await play.take_over()
+        group = pod_group()
+        group["spec"]["minMember"] = 4
+        await play.cluster.create(group)
+        job = waiting_job(pods=4)
+        job["spec"]["template"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = "train"
+        await play.cluster.create(job)
+        await asyncio.sleep(20)
+        await let_three_succeed(play)
+        await play.admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(5)
+        before = (await play.ledger()).version
+        await play.cluster.create(waiting_job("other", pods=9))
+        await asyncio.sleep(20)
+        ledger = await play.ledger()
+        assert [entry.counts for entry in ledger.entries.values()] == [{"main": 1}]
+        assert ledger.version[1] - before[1] < 20, "no more than renewals of the lease"
+
+
+async def test_a_gang_that_started_in_part_grows_no_more_once_its_job_is_gone() -> None:
+    """Nobody makes the pods that the room would be for, and it was held until the others had ended."""
+    async with stage() as play:
+        await play.take_over()
+        await play.cluster.create(waiting_job("first", pods=2))
+        await asyncio.sleep(5)
+        job = waiting_job(pods=4)
+        job["spec"]["template"]["metadata"]["labels"]["pod-group.scheduling.sigs.k8s.io/min-available"] = "2"
+        await play.cluster.create(job)
+        await asyncio.sleep(10)
+        await play.admin.request("DELETE", JOB, body=b'{"propagationPolicy": "Orphan"}')
+        await asyncio.sleep(5)
+        first = JOB.replace("train", "first")
+        await play.admin.request("DELETE", first, body=b'{"propagationPolicy": "Background"}')
+        await asyncio.sleep(20)
+        assert [entry.counts for entry in (await play.ledger()).entries.values()] == [{"main": 2}]
+        await play.cluster.create(waiting_job("other", pods=2))
+        await asyncio.sleep(20)
+        assert len((await play.ledger()).entries) == 2, "others have that room"

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.controllers.stage import stage, waiting_job
+from tests.unit.controllers.stage import LEDGER, stage, waiting_job
 from tests.unit.jobs.objects_of_kinds import load
 from webhook.kube.api import MERGE_PATCH
 from webhook.laboratory.simulated.objects.resources import Resource
@@ -53,6 +53,36 @@ async def test_a_workflow_that_had_ended_takes_no_quota_of_others() -> None:
         await phase("one", "Running")
         entries = (await play.ledger()).entries.values()
         assert [each.name for each in entries] == ["two"], [(each.name, each.adopted) for each in entries]
+
+
+async def test_a_workflow_that_its_owner_suspends_keeps_its_room_for_when_it_is_resumed() -> None:
+    """Its pods go on meanwhile. It could be neither resumed nor released: it held its quota until it was deleted."""
+    async with stage() as play:
+        play.cluster.server.registry.add(Resource("argoproj.io", "v1alpha1", "workflows", "Workflow", custom=True))
+        await play.cluster.create(workflow("one"))
+        await play.take_over()
+        await asyncio.sleep(10)
+
+        async def write(**fields: Any) -> None:
+            await play.admin.request("PATCH", PATH + "one", body=orjson.dumps(fields), content_type=MERGE_PATCH)
+            await asyncio.sleep(20)
+
+        async def held() -> list[tuple[str, str | None]]:
+            return [(each.name, each.stopping) for each in (await play.ledger()).entries.values()]
+
+        await write(status={"phase": "Running"})
+        await write(spec={"suspend": True})
+        await play.cluster.create(workflow("two"))
+        await asyncio.sleep(20)
+        assert await held() == [("one", None)]
+        await play.admin.request("DELETE", LEDGER)
+        await asyncio.sleep(60)
+        assert await held() == [("one", None)], "nor is it taken for one that is stopped when the ledger is lost"
+        assert orjson.loads(await play.admin.request("GET", PATH + "one"))["spec"]["suspend"], "its owner resumes it"
+        await write(spec={"suspend": None})
+        assert await held() == [("one", None)]
+        await write(status={"phase": "Succeeded"})
+        assert await held() == [("two", None)]
 
 
 RAY_JOBS = "/apis/ray.io/v1/namespaces/team-a/rayjobs/"

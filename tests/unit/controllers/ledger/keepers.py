@@ -10,7 +10,9 @@ from webhook.clock import LoopClock
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import project
 from webhook.core.ledger import text as ledger_text
+from webhook.core.ledger.pages import INDEX
 from webhook.core.ledger.record import Ledger, Reservation, reserve
+from webhook.core.ledger.text import Decoder
 from webhook.core.model.gang import Gang, PodPrice, PodSet
 from webhook.errors import Conflict, Unavailable
 from webhook.kube.api import JSON, MERGE_PATCH, REQUEST_TIMEOUT_SECONDS
@@ -80,10 +82,15 @@ class Stage:
         self.admin = self.cluster.api()
         self.electors: dict[str, Elector] = {}
 
-    def keeper(self, name: str) -> tuple[LedgerKeeper, LossyApi]:
+    def keeper(self, name: str, index: Decoder | None = None) -> tuple[LedgerKeeper, LossyApi]:
+        """Return a keeper; ``index`` knows what its process has read of the index."""
         api = LossyApi(self.cluster.api())
         self.electors[name] = Elector(name)
-        keeper = LedgerKeeper(api, self.electors[name], now=LoopClock().now)  # type: ignore[arg-type]
+
+        def decoder(name: str) -> Decoder:
+            return index if index is not None and name == INDEX else Decoder()
+
+        keeper = LedgerKeeper(api, self.electors[name], now=LoopClock().now, decoder=decoder)  # type: ignore[arg-type]
         return keeper, api
 
     async def leader(self, name: str = "one") -> tuple[LedgerKeeper, LossyApi]:

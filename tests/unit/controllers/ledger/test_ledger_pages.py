@@ -11,6 +11,7 @@ from webhook.controllers.ledger.errors import LeaseLost, LedgerBroken, LedgerRef
 from webhook.controllers.ledger.keeper import LedgerKeeper
 from webhook.controllers.ledger.stored import Objects, Stored
 from webhook.core.ledger import pages, text
+from webhook.core.ledger.pages import INDEX
 from webhook.core.ledger.record import Ledger
 from webhook.core.ledger.text import Decoder
 from webhook.core.notation import names
@@ -351,25 +352,48 @@ async def test_an_old_list_of_pages_is_noticed(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("dies", [False, True])
-async def test_no_epoch_that_a_page_is_of_is_used_again_once_an_old_index_is_rebuilt(stage: Stage, dies: bool) -> None:
-    """A page of the ledger before, put back, was taken for one of the new ledger: both had the name and the epoch."""
-    await filled(stage, 3)
-    backup = orjson.loads(await stage.admin.request("GET", f"{COLLECTION}/tutti-ledger"))
+@pytest.mark.parametrize("followed", [False, True])
+@pytest.mark.parametrize("index", ["old", "old, of no pages", "emptied", "unreadable", "deleted"])
+async def test_no_epoch_that_a_page_is_of_is_used_again_once_an_index_is_rebuilt(
+    stage: Stage, index: str, followed: bool, dies: bool
+) -> None:
+    """A page of the ledger before, put back, was taken for one of the new ledger: both had the name and the epoch.
+
+    Who ``followed`` has read how far the ledger had come, and whoever comes after it has not.
+    """
+    first, _ = await stage.leader("first")
+    backups = {"old, of no pages": await data_of_index(stage)}
+    for number in range(3):
+        await first.commit([reservation(f"gang-{number}")])
+    backups["old"] = await data_of_index(stage)
     for name in ("second", "third", "fourth"):
         leader, _ = stage.keeper(name)
         await elect(leader)
-    body = orjson.dumps({"data": {"claims": None} | backup["data"]})
-    await stage.admin.request("PATCH", f"{COLLECTION}/tutti-ledger", body=body, content_type=MERGE_PATCH)
-    rebuilds, _ = stage.keeper("rebuilds")
+    rebuilds, _ = stage.keeper("rebuilds", Decoder() if followed else None)
+    newest = await data_of_index(stage)
+    if followed:
+        rebuilds._decoder(INDEX).decode(newest)
+    if index == "deleted":
+        await stage.admin.request("DELETE", f"{COLLECTION}/tutti-ledger")
+    else:
+        data = {"unreadable": newest | {text.META: "{"}}.get(index, backups.get(index, {}))
+        body = orjson.dumps({"data": dict.fromkeys(newest) | data})
+        await stage.admin.request("PATCH", f"{COLLECTION}/tutti-ledger", body=body, content_type=MERGE_PATCH)
     await elect(rebuilds)
     assert rebuilds.ledger is None
     await rebuilds.delete_pages()
     if dies:
         rebuilds, _ = stage.keeper("comes after it")
         await elect(rebuilds)
+        assert rebuilds.ledger is None, "nothing that was put back is believed once its pages are gone"
+        await rebuilds.delete_pages()
     assert leader.ledger is not None
     assert rebuilds.known is not None
     assert rebuilds.known.epoch >= leader.ledger.epoch
+
+
+async def data_of_index(stage: Stage) -> dict[str, str]:
+    return dict((await stored(stage))["tutti-ledger"].data)
 
 
 async def test_a_rebuilt_ledger_replaces_every_page_by_one_write_of_the_index(stage: Stage) -> None:

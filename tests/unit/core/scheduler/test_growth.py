@@ -56,6 +56,19 @@ def test_another_shape_joins_when_there_is_room_and_as_many_as_there_is_room_for
     assert world.plan().grown[0].counts == {"main": 2, "big": 4, "small": 1}
 
 
+def test_one_that_is_restored_without_what_its_job_asks_grows_no_more() -> None:
+    world = World(queue("a", 3))
+    two = gang("crew", "a", pod_sets=(replace(MAIN, count=4),), quorum=2)
+    world.submit(two)
+    (small,) = world.plan().admitted
+    assert small.counts == {"main": 3}
+    world.engine.restore(small)
+    world.set_policy(queue("a", 20))
+    assert not world.plan(), "its job is gone: nobody makes the pods"
+    world.engine.restore(small, two)
+    assert world.plan().grown[0].counts == {"main": 4}
+
+
 def test_it_waits_while_there_is_none() -> None:
     world = World(queue("a", 3))
     two = started(world)

@@ -257,3 +257,35 @@ async def test_who_has_not_read_what_it_holds_lets_it_forget_nothing(
     answer = await update(replica, job.obj, small.obj | {"status": job.obj["status"]}, ALICE)
     assert answer.allowed is allowed
     assert allowed or (answer.code, answer.message.endswith("it is retried")) == (503, True)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "version", "forgets", "code"),
+    [
+        (True, (3, 0), True, 503),
+        # What one commit writes on several pages is read one after another.
+        (True, (3, 1), True, 503),
+        (True, (3, 0), False, None),
+        (False, (3, 0), True, 503),
+        (False, (3, 1), True, 403),
+    ],
+    ids=["an earlier entry", "its own page not read", "nothing is forgotten", "not so far", "all is read"],
+)
+async def test_who_has_read_only_what_it_held_before_lets_it_forget_nothing_either(
+    earlier: bool, version: tuple[int, int], forgets: bool, code: int | None
+) -> None:
+    """It was stopped and started again since: the start that is known here was spared what has ended by now."""
+    job = Elastic(4)
+    job.start()
+    job.end(3 if forgets else 0)
+    small = copy.deepcopy(job)
+    small._write(3)
+    assert job.held is not None
+    held = replace(job.held, since_seconds=job.held.since_seconds - 100) if earlier else job.held
+    if earlier:
+        # As if all that has ended had been spared: then nothing of it was given back.
+        held = replace(held, pod_sets=tuple(replace(each, count=3) for each in held.pod_sets))
+    replica = with_ledger(view(), held, epoch=version[0], seq=version[1])
+    replica.put_job(record_of(job.obj))
+    answer = await update(replica, job.obj, small.obj | {"status": job.obj["status"]}, ALICE)
+    assert (None if answer.allowed else answer.code) == code

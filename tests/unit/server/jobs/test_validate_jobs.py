@@ -26,9 +26,10 @@ from webhook.core.notation import names
 from webhook.jobs.kinds.registry import KINDS
 from webhook.jobs.patches.marking import marked
 from webhook.jobs.pricing.context import ReadContext
-from webhook.jobs.reading.annotations import encode_hold
+from webhook.jobs.reading.annotations import encode_admission, encode_hold
 from webhook.jobs.reading.job import read
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS
+from webhook.jobs.reading.record import Admission
 from webhook.server.handler import ReviewHandler
 from webhook.server.review.settings import ReviewSettings
 
@@ -275,15 +276,43 @@ async def test_a_running_job_without_a_reservation_does_not_grow_either() -> Non
     assert "9 pods, 4 are reserved" in answer.message
 
 
+def workflow(gpus: int, *, suspend: bool = False, since: float | None = None) -> dict[str, Any]:
+    """Return a Workflow; ``since`` is when it was admitted, as its note says."""
+    metadata = {"name": "flow", "namespace": "team-a", "uid": "flow-1", "labels": {names.QUEUE_LABELS[0]: "gpu"}}
+    metadata["annotations"] = {"kube-queue/min-resources": f"nvidia.com/gpu: {gpus}"}
+    if since is not None:
+        started = Admission("flow-1", 1, 1, "gpu", {"main": 1}, since_seconds=since)
+        metadata["annotations"] |= {names.ADMISSION: encode_admission(started)}
+    spec = {"suspend": suspend, "templates": []}
+    return {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("since", "held", "fine"),
+    [
+        (0.0, {"evictable": False}, True),
+        (None, {"evictable": False, "adopted": True}, True),
+        (None, {"evictable": False}, False),
+        (7.0, {"evictable": False}, False),
+        (0.0, None, False),
+        (0.0, {"evictable": False, "stopping": "Preempted"}, False),
+        (0.0, {}, False),
+    ],
+    ids=["started", "adopted", "not started", "started before", "without room", "being stopped", "it can be stopped"],
+)
+async def test_what_cannot_be_stopped_is_resumed_by_its_owner_while_it_holds_its_room(
+    since: float | None, held: dict[str, Any] | None, fine: bool
+) -> None:
+    """``argo suspend`` only pauses a Workflow: its pods go on, and ``argo resume`` was refused for ever."""
+    entries = [] if held is None else [reservation("flow-1", name="flow", kind="Workflow.argoproj.io", **held)]
+    paused, resumed = (workflow(2, suspend=suspend, since=since) for suspend in (True, False))
+    handler = ReviewHandler(with_ledger(view(), *entries))
+    assert (await update(handler, resumed, paused)).allowed
+    assert (await update(handler, paused, resumed)).allowed is fine
+
+
 async def test_what_a_running_workflow_says_it_asks_does_not_grow() -> None:
     """Its size is an annotation, from which a lost ledger would be rebuilt."""
-
-    def workflow(gpus: int) -> dict[str, Any]:
-        metadata = {"name": "flow", "namespace": "team-a", "uid": "flow-1", "labels": {names.QUEUE_LABELS[0]: "gpu"}}
-        metadata["annotations"] = {"kube-queue/min-resources": f"nvidia.com/gpu: {gpus}"}
-        spec = {"suspend": False, "templates": []}
-        return {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata, "spec": spec}
-
     answer = await update(ReviewHandler(view()), workflow(2), workflow(3))
     assert "3 nvidia.com/gpu, 2 is reserved" in answer.message
     assert (await update(ReviewHandler(view()), workflow(2), workflow(1))).allowed

@@ -351,6 +351,16 @@ async def test_a_gang_that_starts_tells_the_schedulers_word_and_when_it_is_stopp
     assert "is stopped at" not in str(await world.workload(job))
 
 
+async def test_a_work_queue_is_not_said_to_be_stopped_once_one_of_its_pods_has_succeeded() -> None:
+    world = World()
+    job = world.waits("train", pods=3)
+    world.admits(job)
+    assert "is stopped at" in str(await world.workload(job))
+    world.view.put_job(replace(world.view.jobs[job.uid], winding_down=True, resource_version=9))
+    assert "0 exist of 3 pods" in condition(await world.workload(job), "PodsReady")["message"]
+    assert "is stopped" not in str(await world.workload(job)), "it lacks none: no pod is replaced any more"
+
+
 async def test_pods_of_an_adopted_gang_are_shown_while_it_ends() -> None:
     """They bear no label of ours: their controller tells."""
     world = World()
