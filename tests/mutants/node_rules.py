@@ -272,4 +272,20 @@ NODE_MUTANTS: Final = (
         "        if False:\n",
         f"{UNIT}/core/nodes/test_changes.py",
     ),
+    Mutant(
+        "N",
+        "a question that looks at what has changed makes no look of a decision cheaper",
+        "webhook/core/nodes/capacity.py",
+        "        known.counted = counted\n",
+        "",
+        f"{UNIT}/core/nodes/test_turns.py",
+    ),
+    Mutant(
+        "N",
+        "what a question gives back for a moment makes no look of a decision dearer",
+        "webhook/core/nodes/capacity.py",
+        ", undone=self.asking)\n",
+        ")\n",
+        f"{UNIT}/core/nodes/test_turns.py",
+    ),
 )
