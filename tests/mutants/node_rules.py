@@ -288,4 +288,28 @@ NODE_MUTANTS: Final = (
         ")\n",
         f"{UNIT}/core/nodes/test_turns.py",
     ),
+    Mutant(
+        "N",
+        "who has had its turn is decided about by what was looked at in it, though cycles are cut short",
+        "webhook/core/nodes/turns.py",
+        "{*self.due, *self._undecided(waits)}\n",
+        "{*self.due}\n",
+        f"{UNIT}/core/scheduler/test_node_turns.py",
+    ),
+    Mutant(
+        "N",
+        "those that are decided about later than in their turn look at no more together than one may",
+        "webhook/core/nodes/turns.py",
+        "                if left < 0:\n",
+        "                if False:\n",
+        f"{UNIT}/core/nodes/test_turns.py",
+    ),
+    Mutant(
+        "N",
+        "pods that ask nothing of nodes are not told that they ask too much",
+        "webhook/core/assignment/decision.py",
+        "    if not asked:\n        return None\n    shapes",
+        "    shapes",
+        f"{UNIT}/core/scheduler/test_node_turns.py",
+    ),
 )

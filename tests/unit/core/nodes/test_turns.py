@@ -156,6 +156,37 @@ def test_a_turn_lasts_to_the_end_of_its_round() -> None:
     assert not taken(turns, shapes, nodes, "a")
 
 
+def test_what_was_looked_at_in_a_turn_may_be_asked_until_the_gang_is_decided_about() -> None:
+    turns, shapes = Turns(), alike(PLAIN)[:3]
+    nodes = 2 * ROUND_VISITS
+    turns.begin(nobody_leaves)
+    assert not taken(turns, shapes[:2], nodes, "a")
+    for number in range(5):
+        turns.begin(nobody_leaves)
+        following(turns, nodes)
+        assert turns.granted == (["a"] if number == 1 else []), "it is told once"
+    taken(turns, shapes[2:], nodes, "b")
+    assert taken(turns, shapes[:2], nodes, "a")
+    turns.begin(nobody_leaves)
+    taken(turns, shapes[2:], nodes, "b")
+    assert not taken(turns, shapes[:2], nodes, "a")
+
+
+def test_gangs_that_are_not_decided_about_look_at_no_more_together_than_one_turn_may() -> None:
+    turns, rounds = Turns(), 3 * TURN_SHAPES
+    of_each = {f"g{number}": [replace(PLAIN, levels=(f"l{number}",))] for number in range(rounds)}
+    turns.begin(nobody_leaves)
+    for gang, shapes in of_each.items():
+        taken(turns, shapes, 2 * ROUND_VISITS, gang)
+    for _ in of_each:
+        turns.begin("g767".__ne__)
+        following(turns, 2 * ROUND_VISITS)
+    turns.begin("g767".__ne__)
+    taken(turns, [PLAIN], 2 * ROUND_VISITS, "other")
+    may = [gang for gang, shapes in of_each.items() if taken(turns, shapes, 2 * ROUND_VISITS, gang)]
+    assert may == [f"g{number}" for number in range(rounds - 1 - TURN_SHAPES, rounds - 1)]
+
+
 def test_a_turn_goes_on_for_the_next_flavor_before_others() -> None:
     turns, shapes = Turns(), alike(PLAIN)[:6]
     nodes = ROUND_VISITS // 2
