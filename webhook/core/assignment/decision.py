@@ -200,12 +200,14 @@ def _in_turn(
     nodes: Capacity, gang: Gang, asked: Sequence[Asked], gone: Iterable[str] = ()
 ) -> Allotment | Misplaced | None:
     """Return places for pod sets whose shapes may be looked at in this round; None where there is nothing to place."""
+    if not asked:
+        return None
     shapes = dict.fromkeys(each.shape for each in asked)
     if too_many := nodes.too_many(shapes, gang.uid):
         return Misplaced(asked[0], 0, certain=False, shapes=too_many)
     if not nodes.may_ask(shapes, gang.uid):
         return Misplaced(asked[0], 0, certain=False, postponed=True)
-    return place(nodes, asked, nodes.held_by(gone)) if asked else None
+    return place(nodes, asked, nodes.held_by(gone))
 
 
 @dataclass(slots=True)

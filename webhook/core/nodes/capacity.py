@@ -224,7 +224,8 @@ class Capacity:
             tell(node, name, now)
         if node not in self.nodes and not any(free.values()):
             del self.free[node]
-        self.changes.note((node,), len(self.nodes))
+        # What a question gives back for a moment is kept again as it ends.
+        self.changes.note((node,), len(self.nodes), undone=self.asking)
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -360,7 +361,7 @@ class Capacity:
         """Return at how many nodes to look until a ranking is up to date, 0 where these are too few to be counted."""
         if known is None or known.scarce != self.largest.scarce(shape):
             return len(self.nodes)
-        behind = min(self.changes.count - known.seen, len(self.nodes))
+        behind = min(self.changes.lasting - known.counted, len(self.nodes))
         return behind if behind > CHANGES_UNCOUNTED else 0
 
     # -- questions ----------------------------------------------------------------------------------------------------
@@ -378,7 +379,9 @@ class Capacity:
         known = self._decided.rankings.get(shape)
         if known is None or self._uncaught(shape, known):
             return None
+        counted = known.counted if self.asking else self.changes.lasting
         self._decided.rankings[shape] = known = self._caught_up(shape, known)
+        known.counted = counted
         return known
 
     def _caught_up(self, shape: Shape, ranking: Ranking | None) -> Ranking:
@@ -387,9 +390,11 @@ class Capacity:
         if ranking is None or changed is None or quicker_from_all(len(changed), len(self.nodes)):
             ranking, changed = Ranking(shape, scarce), ()
             ranking.read(self._columns.names, self.asked(shape), self.verdict(shape))
+        looked = self.looked
         for name in changed:
             ranking.set(name, self.room(ranking, name))
-        ranking.seen = self.changes.count
+        # Turns count these looks: a search does not, which would owe less where a question has come before it.
+        self.looked, ranking.seen, ranking.counted = looked, self.changes.count, self.changes.lasting
         return ranking
 
     def asked(self, shape: Shape) -> list[Asks]:

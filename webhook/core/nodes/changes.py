@@ -10,18 +10,26 @@ class Changes:
 
     _log: list[str] = field(default_factory=list)
     _forgotten: int = 0
+    _undone: int = 0
 
     @property
     def count(self) -> int:
         """How many there have been."""
         return self._forgotten + len(self._log)
 
-    def note(self, nodes: Iterable[str], among: int) -> None:
+    @property
+    def lasting(self) -> int:
+        """How many there have been, but for those that were undone."""
+        return self.count - self._undone
+
+    def note(self, nodes: Iterable[str], among: int, *, undone: bool = False) -> None:
         """Take note that nodes have changed, of so many. The older half is forgotten where there are many more changes
         than nodes, whoever asks for them and when: to look at each of the nodes takes less then. The younger half
-        stays, for whoever has fallen behind by little.
+        stays, for whoever has fallen behind by little. One that is ``undone`` at once makes for another such change.
         """
+        before = len(self._log)
         self._log.extend(nodes)
+        self._undone += undone * (len(self._log) - before)
         most = 8 * max(1024, among)
         if len(self._log) > most:
             older = len(self._log) - most // 2

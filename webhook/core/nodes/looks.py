@@ -1,7 +1,8 @@
 """What was looked at on the nodes for decisions, and for questions.
 
 A question changes no decision: it takes no turn from one, and what it has looked at is not kept beside what decisions
-rest on. Who asks sees what decisions know, and looks at as many nodes of its own in each round.
+rest on. Who asks sees what decisions know, and looks at as many nodes of its own in each round. Where it looks at a few
+nodes that have changed since, they count as before for decisions: what these know is the same, and so is what it costs.
 """
 
 from collections.abc import Mapping

@@ -23,6 +23,8 @@ class Ranking:
     """The resource of which one pod asks the largest share of a node."""
     seen: int = 0
     """How many changes of nodes are in it."""
+    counted: int = 0
+    """How many were, but for those that a question looked at: what it takes to look at the others is counted."""
     rooms: dict[str, Room] = field(default_factory=dict)
     """By node, for nodes that hold at least one pod."""
     by_room: dict[Room, list[str]] = field(default_factory=dict)

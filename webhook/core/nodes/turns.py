@@ -4,7 +4,7 @@ One gang at a time has its shapes looked at, over as many rounds as that takes: 
 they are all known when the gang is decided about. If it then asks about others, on its next flavor, its turn goes on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from webhook.core.nodes.node import UNBOUNDED
@@ -39,29 +39,39 @@ class Turns:
         self.asked: dict[str, dict[Shape, None]] = {}
         """Uids of gangs to all that they have asked about in this round, known or not."""
         self._looked: dict[str, set[Shape]] = {}
-        """What was looked at for gangs in their turn, until the round is over in which that ends."""
+        """What was looked at for gangs in their turn, until the round is over in which they are decided about then."""
         self._allowed: dict[str, set[Shape]] = {}
         """Uids of gangs to what they may look at in this round."""
         self._left = UNBOUNDED
         """How many more nodes may be looked at in this round."""
         self._shapes_left = UNBOUNDED
-
-    @property
-    def granted(self) -> list[str]:
+        self.granted: list[str] = []
         """Uids of gangs whose turn has ended in this round."""
-        return [gang for gang in self._looked if gang not in self.due]
 
     def begin(self, waits: Callable[[str], bool], shapes: int | None = None) -> list[str]:
         """Begin a round of so many ``shapes``; return the gangs that have no turn any more, for they are gone, as
         ``waits`` says.
         """
         self._left, self._shapes_left = ROUND_VISITS, shapes or ROUND_SHAPES
-        self.asked, self._allowed = {}, {}
         gone = [gang for gang in self.due if not waits(gang)]
         for gang in gone:
             del self.due[gang]
-        self._looked = {gang: looked for gang, looked in self._looked.items() if gang in self.due}
+        kept = {*self.due, *self._undecided(waits)}
+        self._looked = {gang: looked for gang, looked in self._looked.items() if gang in kept}
+        self.asked, self._allowed, self.granted = {}, {}, []
         return gone
+
+    def _undecided(self, waits: Callable[[str], bool]) -> Iterator[str]:
+        """Yield the gangs whose turn has ended and that were not decided about since, as cycles may be cut short; the
+        latest only, which have looked at no more together than one turn may.
+        """
+        left = TURN_SHAPES
+        for gang in reversed(self._looked):
+            if gang not in self.due and gang not in self._allowed and waits(gang):
+                left -= len(self._looked[gang])
+                if left < 0:
+                    return
+                yield gang
 
     def next(self, work: Callable[[Shape], int]) -> Shape | None:
         """Return what is looked at next for the first in line; None where the round is over, or nobody waits. To look
@@ -77,6 +87,7 @@ class Turns:
         self._looked.setdefault(gang, set()).add(shape)
         if not shapes:
             del self.due[gang]
+            self.granted.append(gang)
         self._pay({shape: work(shape)})
         return shape
 

@@ -156,6 +156,37 @@ def test_a_turn_lasts_to_the_end_of_its_round() -> None:
     assert not taken(turns, shapes, nodes, "a")
 
 
+def test_what_was_looked_at_in_a_turn_may_be_asked_until_the_gang_is_decided_about() -> None:
+    turns, shapes = Turns(), alike(PLAIN)[:3]
+    nodes = 2 * ROUND_VISITS
+    turns.begin(nobody_leaves)
+    assert not taken(turns, shapes[:2], nodes, "a")
+    for number in range(5):
+        turns.begin(nobody_leaves)
+        following(turns, nodes)
+        assert turns.granted == (["a"] if number == 1 else []), "it is told once"
+    taken(turns, shapes[2:], nodes, "b")
+    assert taken(turns, shapes[:2], nodes, "a")
+    turns.begin(nobody_leaves)
+    taken(turns, shapes[2:], nodes, "b")
+    assert not taken(turns, shapes[:2], nodes, "a")
+
+
+def test_gangs_that_are_not_decided_about_look_at_no_more_together_than_one_turn_may() -> None:
+    turns, rounds = Turns(), 3 * TURN_SHAPES
+    of_each = {f"g{number}": [replace(PLAIN, levels=(f"l{number}",))] for number in range(rounds)}
+    turns.begin(nobody_leaves)
+    for gang, shapes in of_each.items():
+        taken(turns, shapes, 2 * ROUND_VISITS, gang)
+    for _ in of_each:
+        turns.begin("g767".__ne__)
+        following(turns, 2 * ROUND_VISITS)
+    turns.begin("g767".__ne__)
+    taken(turns, [PLAIN], 2 * ROUND_VISITS, "other")
+    may = [gang for gang, shapes in of_each.items() if taken(turns, shapes, 2 * ROUND_VISITS, gang)]
+    assert may == [f"g{number}" for number in range(rounds - 1 - TURN_SHAPES, rounds - 1)]
+
+
 def test_a_turn_goes_on_for_the_next_flavor_before_others() -> None:
     turns, shapes = Turns(), alike(PLAIN)[:6]
     nodes = ROUND_VISITS // 2
@@ -223,8 +254,10 @@ TWO: Final = (PLAIN, Shape((("cpu", 2000),)))
 
 def test_few_changes_are_looked_at_outside_of_all_turns() -> None:
     there = behind(CHANGES_UNCOUNTED)
-    assert there.known_ranking(PLAIN) is not None
-    assert there.looked == CHANGES_UNCOUNTED
+    known = there.known_ranking(PLAIN)
+    assert known is not None
+    assert known.seen == there.changes.count
+    assert there.looked == 0, "no search has to make up for them"
     assert CHANGES_UNCOUNTED * SHAPES_MAX <= ROUND_VISITS
 
 
@@ -262,6 +295,20 @@ def test_where_many_nodes_changed_all_are_read_again(nodes: int, changes: int, m
     known, fresh = there.ranking(PLAIN), there.copy().ranking(PLAIN)
     assert len(looked) == (changes if changes <= max(3, nodes // 20) else 0)
     assert (known.rooms, known.by_room, known.total) == (fresh.rooms, fresh.by_room, fresh.total)
+
+
+def test_what_a_question_looks_at_or_gives_back_for_a_moment_counts_as_before_for_decisions() -> None:
+    there = behind(CHANGES_UNCOUNTED)
+    with there.questions():
+        known = there.ranking(PLAIN)
+        for number in range(CHANGES_UNCOUNTED):
+            there.unbind(f"p{number}")
+            there.bind(f"p{number}", Bound(f"n{number}", {"cpu": 1}))
+        assert there.ranking(PLAIN) is known
+    fresh = there.copy().ranking(PLAIN)
+    assert (known.rooms, known.by_room, known.total) == (fresh.rooms, fresh.by_room, fresh.total)
+    there.bind("more", Bound("n0", {"cpu": 1}))
+    assert there.known_ranking(PLAIN) is None
 
 
 def test_who_may_look_may_do_so_to_the_end_of_the_round_whatever_changes() -> None:

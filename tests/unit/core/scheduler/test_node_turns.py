@@ -124,6 +124,37 @@ def test_its_turn_comes_also_while_nodes_become_free_all_the_time(freed: bool) -
     assert started == ["wide"]
 
 
+@pytest.mark.parametrize("crowd", [6, 9, 30, 60])
+@pytest.mark.parametrize("period", [2, 3])
+def test_its_turn_is_not_lost_in_a_cycle_that_is_cut_short(crowd: int, period: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(capacity, "CHANGES_UNCOUNTED", 3)
+    world = Crowd(crowd)
+    world.engine.submit(gang("waits", "q", cpu=1, created=100.0), 0.0)
+    for turn in range(30):
+        # Nodes change all the time, and most cycles end before it is decided about.
+        if turn % period:
+            world.engine.submit(gang(f"first{turn}", "q", cpu=1, priority=9), world.now)
+        for number in range(5):
+            world.nodes.bind(f"pod{number}", Bound(f"n{(turn + number) % 10}", {"cpu": 1 + turn % 5}))
+        world.engine.wake_nodes()
+        world.now += 1.0
+        started = [each.name for each in world.engine.cycle(world.now, Fences(), epoch=1, most=1).admitted]
+        if "waits" in started:
+            return
+        for name in started:
+            world.engine.release(name)
+    pytest.fail("it waits for ever")
+
+
+def test_pods_that_ask_nothing_of_nodes_may_go_anywhere_however_much_was_asked_before(monkeypatch: Any) -> None:
+    monkeypatch.setattr(capacity, "ROUND_VISITS", 90)
+    world, crew = Crowd(0), gang("crew", "both", cpu=1)
+    assert not world.nodes.too_many([Shape((("cpu", number),)) for number in range(1, 10)], "crew")
+    for number in range(10):
+        world.nodes.put_node(NodeRecord(f"more{number}", {"cpu": 1}))
+    assert world.engine.state.decider.places(crew, crew.counts, {"main": {"cpu": "rented"}}) is None
+
+
 @pytest.mark.parametrize("crowd", [3, 8, 9, 60])
 def test_cycles_end_when_all_were_looked_at_though_not_all_are_kept(crowd: int) -> None:
     world = Crowd(crowd)
