@@ -99,7 +99,8 @@ class World:
         )
         self.lent = LentPods(self.cluster, Random(self.seed))
         self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
-        if self.weather.hostile or self.weather.orphaned:
+        # What a queue had borrowed runs on when its cohort is split, whatever the others take then.
+        if (self.weather.hostile or self.weather.orphaned) and not self.weather.churn:
             self.invariants.running = Running()
         self.churn = PolicyChurn(self.cluster, Random(self.seed), known_after, nested=self.weather.nested)
         self.node_churn = NodeChurn(self.cluster, Random(self.seed))
