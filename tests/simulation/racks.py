@@ -48,7 +48,8 @@ def without_rack(
     there are ``two_flavors``, a rack has nodes of both, and a pod finds room on those of its own.
 
     For a gang that is being stopped nobody who may go elsewhere gives up a place that it was given in that rack. Nor
-    does a gang that is being stopped, for anybody: what it holds there is free as soon as it has stopped.
+    does a gang that is being stopped, for anybody: what it holds there is free as soon as it has stopped. Until then
+    it may lack that place: to one whose pod landed there because another's had landed where it was to go.
     """
 
     def of_node(number: int) -> Room:
@@ -56,6 +57,7 @@ def without_rack(
 
     left, bound, there = Counter[Room](), Counter[tuple[str, str]](), Counter[tuple[str, str, str]]()
     to_come, stopping, anywhere, goes_soon = Counter[Room](), Counter[Room](), Counter[Room](), Counter[Room]()
+    strays = Counter[Room]()
     for number, gpus in enumerate(nodes):
         left[of_node(number)] += gpus
     for pod in pods:
@@ -68,6 +70,9 @@ def without_rack(
     for reservation in reservations:
         for pod_set in reservation.pod_sets:
             missing = max(0, pod_set.count - bound[reservation.uid, pod_set.name])
+            for number in range(len(nodes)):
+                here = there[reservation.uid, pod_set.name, f"node-{number}"]
+                strays[of_node(number)] += max(0, here - pod_set.places.get(f"node-{number}", 0))
             if RACK not in pod_set.domain:
                 for node, count in pod_set.places.items():
                     here = min(missing, max(0, count - there[reservation.uid, pod_set.name, node]))
@@ -84,7 +89,7 @@ def without_rack(
         max(
             lacks,
             min(stopping[room], lacks + anywhere[room]),
-            min(to_come[room], lacks + goes_soon[room]),
+            min(to_come[room] + strays[room], lacks + goes_soon[room]),
             0,
         )
         for room, lacks in lacking.items()
