@@ -71,9 +71,10 @@ CYCLE_SECONDS = Histogram(
 EFFECTS = Counter(
     "tutti_effects_total",
     "Writes to jobs and to pods of gangs, by effect and outcome. Effects: start, lift, stop, suspend, delete pods, "
-    "void, clear, restore, adopt, grow. Outcomes: stored; conflict or notfound, it had changed or was gone; forbidden "
-    "or invalid, the API server or another webhook refuses it; denied, it is refused as if the object were another; "
-    "unavailable, the API server or a webhook that it asks did not answer; gone or toolarge, which should not occur.",
+    "void, clear, restore, adopt, grow, rebuild. Outcomes: stored; conflict or notfound, it had changed or was gone; "
+    "forbidden or invalid, the API server or another webhook refuses it; denied, it is refused as if the object were "
+    "another; unavailable, the API server or a webhook that it asks did not answer; gone or toolarge, which should not "
+    "occur.",
     ["effect", "outcome"],
 )
 WAIT_SECONDS = Histogram(
