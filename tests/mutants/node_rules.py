@@ -240,4 +240,20 @@ NODE_MUTANTS: Final = (
         "        pass\n",
         f"{UNIT}/core/scheduler/test_looks_put_off.py",
     ),
+    Mutant(
+        "N",
+        "a head that finds nodes has room booked, also while it waits for another head",
+        "webhook/core/scheduler/queueing_hints.py",
+        "(eclass.queue.backfills and turned)",
+        "False",
+        f"{UNIT}/core/scheduler/test_heads_that_lack_nodes.py",
+    ),
+    Mutant(
+        "N",
+        "the nodes that a head lacks have others decided about again, and nobody else's",
+        "webhook/core/scheduler/queueing_hints.py",
+        "    if led and (",
+        "    if (",
+        f"{UNIT}/core/scheduler/test_heads_that_lack_nodes.py",
+    ),
 )
