@@ -256,4 +256,12 @@ NODE_MUTANTS: Final = (
         "    if (",
         f"{UNIT}/core/scheduler/test_heads_that_lack_nodes.py",
     ),
+    Mutant(
+        "N",
+        "when a head that lacks nodes could start is looked for once for all",
+        "webhook/core/backfill/head_plan.py",
+        "        if uid not in self._starts:\n",
+        "        if uid:\n",
+        f"{UNIT}/core/scheduler/test_heads_that_lack_nodes.py",
+    ),
 )

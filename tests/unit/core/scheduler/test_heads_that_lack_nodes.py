@@ -7,6 +7,7 @@ import pytest
 
 from tests.unit.core.scheduler.test_nodes import admitted, engine
 from tests.unit.core.worlds import cohort, gang, queue
+from webhook.core.backfill.timetable import Timetable
 from webhook.core.model.policy import Strategy
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.state import State
@@ -29,15 +30,16 @@ def test_a_head_that_finds_nodes_has_room_booked_though_it_waits_for_another_hea
     assert made.bookings()["second"].at_seconds == 2001.0
 
 
-def passed(passers: int) -> Engine:
+def passed(passers: int, of: int, **head: int) -> Engine:
     """A head waits for a gang without a limit, and others of its queue would pass it."""
-    made, _ = engine(queue("q", 100, strategy=Strategy.BACKFILL), queue("o", 8), nodes=dict.fromkeys("abc", 4))
+    queues = (queue("q", 16, strategy=Strategy.BACKFILL), queue("o", 8))
+    made, _ = engine(*queues, nodes={"a": 4, "b": 4, "c": 4, "small": 2})
     made.submit(gang("endless", "q", cpu=4), 0.0)
     made.submit(gang("last", "o", cpu=4, pods=2), 0.0)
     assert admitted(made) == ["endless", "last"]
-    made.submit(gang("head", "q", pods=100, created=1.0, max_run_seconds=1000), 1.0)
+    made.submit(gang("head", "q", created=1.0, max_run_seconds=1000, **head), 1.0)
     for number in range(passers):
-        made.submit(gang(f"passer{number}", "q", cpu=4, created=2.0 + number, max_run_seconds=1000 + number), 1.0)
+        made.submit(gang(f"passer{number}", "q", of, created=2.0 + number, max_run_seconds=1000 + number), 1.0)
     return made
 
 
@@ -57,10 +59,25 @@ def test_of_those_behind_a_head_each_is_decided_about_for_itself_when_nodes_beco
 ) -> None:
     found = []
     for passers in (10, 40):
-        made = passed(passers)
+        made = passed(passers, 4, pods=16)
         assert admitted(made, 2.0) == []
         made.release("last")
         calls = counted(monkeypatch, State, "decide")
         assert admitted(made, 3.0) == []
         found.append(calls["decide"])
     assert found[1] < 5 * found[0]
+
+
+@pytest.mark.parametrize("name", ["__init__", "earliest"])
+@pytest.mark.parametrize("head", [{"pods": 16}, {"cpu": 4, "pods": 3}])
+def test_when_a_head_could_start_is_looked_for_once_for_all_that_would_pass_it(
+    name: str, head: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of one which lacks nodes."""
+    found = []
+    for passers in (1, 20):
+        made = passed(passers, 2, **head)
+        calls = counted(monkeypatch, Timetable, name)
+        assert admitted(made, 2.0) == []
+        found.append(calls[name])
+    assert found[0] == found[1]
