@@ -368,4 +368,28 @@ NODE_MUTANTS: Final = (
         "    shapes",
         f"{UNIT}/core/scheduler/test_node_turns.py",
     ),
+    Mutant(
+        "N",
+        "a head that finds nodes has room booked, also while it waits for another head",
+        "webhook/core/scheduler/queueing_hints.py",
+        "(eclass.queue.backfills and turned)",
+        "False",
+        f"{UNIT}/core/scheduler/test_heads_that_lack_nodes.py",
+    ),
+    Mutant(
+        "N",
+        "the nodes that a head lacks have others decided about again, and nobody else's",
+        "webhook/core/scheduler/queueing_hints.py",
+        "    if led and (",
+        "    if (",
+        f"{UNIT}/core/scheduler/test_heads_that_lack_nodes.py",
+    ),
+    Mutant(
+        "N",
+        "when a head that lacks nodes could start is looked for once for all",
+        "webhook/core/backfill/head_plan.py",
+        "        if uid not in self._starts:\n",
+        "        if uid:\n",
+        f"{UNIT}/core/scheduler/test_heads_that_lack_nodes.py",
+    ),
 )

@@ -1,7 +1,7 @@
 """What is booked for the heads of one tree, or of one queue, and what that means for other starts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from webhook.core.backfill.bookings import Head, head_at, owns
@@ -28,14 +28,22 @@ class HeadPlan:
     """None: nothing is booked."""
     rights: frozenset[tuple[object, ...]] = frozenset()
     """Queue, priority and what is asked of each head that is booked: by that it goes who has a right before it."""
+    _table: Timetable | None = None
+    """Where those are looked for that are not booked, once somebody asked."""
+    _starts: dict[str, Booking | None] = field(default_factory=dict)
+    """By uid of such a head, what it could have booked."""
 
     def booking_of(self, head: EquivalenceClass) -> tuple[Booking | None, Timetable]:
         """Return what is booked for the head of a queue, or could be if it waits for more than quota; and where."""
         assert head.queue.vertex is not None
-        table = self.table or Timetable(self.allocations, head.queue.vertex.root, self.now)
+        uid, table = head.head.uid, self._table or self.table
+        if table is None:
+            table = self._table = Timetable(self.allocations, head.queue.vertex.root, self.now)
         if head in self.eclasses:
-            return self.bookings.get(head.head.uid), table
-        return table.earliest(head), table
+            return self.bookings.get(uid), table
+        if uid not in self._starts:
+            self._starts[uid] = table.earliest(head)
+        return self._starts[uid], table
 
     def may_not_pass(
         self, eclass: EquivalenceClass, start: Start, head: EquivalenceClass, fences: Fences

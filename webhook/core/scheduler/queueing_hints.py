@@ -34,6 +34,7 @@ from webhook.core.scheduler.state import State
 def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decision) -> None:
     """Set a blocked class aside until something that is in its way changes."""
     before, eclass.barrier = eclass.barrier, decision.barrier
+    led = not eclass.queue.backfills or eclass.queue.head() is eclass
     least, vertex = smallest(state, eclass, decision), eclass.queue.vertex
     short = short_of(eclass, decision, least)
     # All of it may never have quota where its smallest start has, and only the nodes have no room for that.
@@ -44,14 +45,14 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     found, eclass.short_of = decision.misplaced, None
     if found is not None and found.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
         eclass.short_of = found.asked
-    head = None if eclass.shifting or behind_head is None else behind_head.beside
+    head, marks = None if eclass.shifting or behind_head is None else behind_head.beside, list[Need]()
+    keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)
     elif behind_head and vertex is not None and head is not None and _can_stop_nobody(state, eclass, vertex, decision):
         sides, marks = _rights_to_come(state.allocations.projected, vertex, decision.assignment.usage)
-        state.pending.mark_unschedulable(eclass, [BesideHead(head), before_heads(eclass.queue), *sides], marks=marks)
-        return
+        wake_on, keys = [BesideHead(head), before_heads(eclass.queue), *sides], []
     elif behind_head:
         # Another head goes, or it becomes the head of its own queue.
         queues = (eclass.queue, *(() if vertex is None else state.pending.backfilling.get(vertex.root, ())))
@@ -59,13 +60,12 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     elif decision.barrier is not None and eclass.queue.backfills and eclass.queue.head() is eclass:
         # It waits for a fence: nobody else has to wait for it.
         state.pending.wake(QueueHead(eclass.queue.name))
-    keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
     if vertex is not None and keys:
         _mark_in_tree(state, eclass, decision, keys, wake_on)
     else:
-        state.pending.mark_unschedulable(eclass, wake_on)
+        state.pending.mark_unschedulable(eclass, wake_on, marks=marks)
     turned = lacks_nodes(before) is not lacks_nodes(decision.barrier)
-    if eclass.hopeless or (eclass.queue.backfills and turned):
+    if led and (eclass.hopeless or (eclass.queue.backfills and turned)):
         state.pending.head_changed(eclass.queue)
 
 
