@@ -264,4 +264,12 @@ NODE_MUTANTS: Final = (
         "        if uid:\n",
         f"{UNIT}/core/scheduler/test_heads_that_lack_nodes.py",
     ),
+    Mutant(
+        "N",
+        "who would delay a head on one flavor waits for all others that it may take",
+        "webhook/core/scheduler/queueing_hints.py",
+        "sorted(eclass.request.keys) if",
+        "list(decision.assignment.usage) if",
+        f"{UNIT}/core/backfill/test_other_flavors.py",
+    ),
 )

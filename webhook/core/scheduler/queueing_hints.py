@@ -54,7 +54,8 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     if decision.postponed or (least is not None and least.postponed):
         wake_on.append(NodesTurn(eclass.head.uid))
     head, marks = None if eclass.shifting or behind_head is None else behind_head.beside, list[Need]()
-    keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
+    # Another flavor than the one that it leaves to others will do.
+    keys = sorted(eclass.request.keys) if decision.owed is not None or behind_head else list(short)
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)
