@@ -6,6 +6,7 @@ out, is looked at whenever anything it asks for is freed anywhere in its tree.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Mode
@@ -41,7 +42,10 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     # All of it may never have quota where its smallest start has, and only the nodes have no room for that.
     for_nodes = least is not None and least.misplaced is not None
     eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or not (short or for_nodes or decision.barrier)
-    behind_head = decision.barrier if isinstance(decision.barrier, BehindHead) else None
+    if eclass.hopeless:
+        # It waits for other nodes, and until there are some it goes behind nobody.
+        decision = replace(decision, bar=None, owed=None)
+    behind_head = next((each for each in (decision.barrier, decision.bar) if isinstance(each, BehindHead)), None)
     fenced = decision.barrier is not None or (eclass.elastic and bool(state.fences.fences(eclass.sample.namespace)))
     wake_on: list[WakeKey] = [NamespaceFences(eclass.sample.namespace)] if fenced else []
     eclass.short_of = None
@@ -61,7 +65,8 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         state.guard.watch(decision.owed)
     elif behind_head and vertex is not None and head is not None and _can_stop_nobody(state, eclass, vertex, decision):
         sides, marks = _rights_to_come(state.allocations.projected, vertex, decision.assignment.usage)
-        wake_on, keys = [BesideHead(head), before_heads(eclass.queue), *sides], []
+        wake_on = [BesideHead(head), before_heads(eclass.queue), *sides, *([NodesFreed()] if decision.bar else [])]
+        keys = []
     elif behind_head:
         # Another head goes, or it becomes the head of its own queue.
         queues = (eclass.queue, *(() if vertex is None else state.pending.backfilling.get(vertex.root, ())))
