@@ -161,15 +161,25 @@ class Backfill:
         booking = self._plan_beside(head.queue, fences, now).booking_of(head)[0]
         return None if booking is None else booking.at_seconds
 
-    def refusal(self, eclass: EquivalenceClass, decision: Decision, fences: Fences, now: float) -> BehindHead | None:
-        """Return why the head of ``eclass``, which could start, has to wait for another head; None if not."""
+    def refusal(
+        self,
+        eclass: EquivalenceClass,
+        decision: Decision,
+        fences: Fences,
+        now: float,
+        gone: Sequence[Allocation] = (),
+    ) -> BehindHead | None:
+        """Return why the head of ``eclass``, which could start, has to wait for another head; None if not. Those that
+        are ``gone`` are so before it starts, though nobody stops them.
+        """
         vertex, queues = eclass.queue.vertex, self.heads.queues_beside(eclass.queue)
         if vertex is None or not queues:
             return None
         plan = self._plan(queues, self.heads.waiting_for_quota(queues, fences), now)
         # Nobody knows when who has to wait for victims starts, and so when that one ends.
         end = inf if decision.preempts else ends_at(eclass.head.max_run_seconds, now)
-        start = Start(vertex, decision.assignment.usage, end, [victim.allocation for victim in decision.victims])
+        leaving = [*gone, *(victim.allocation for victim in decision.victims)]
+        start = Start(vertex, decision.assignment.usage, end, leaving)
         head = eclass.queue.head() if eclass.queue.backfills else None
         if head is not None and head is not eclass and head.order_key <= eclass.order_key:
             why = plan.may_not_pass(eclass, start, head, fences)

@@ -6,20 +6,23 @@ those that end first by their run-time limits, then those without a limit, from 
 nodes, what it needs beyond what those still hold is kept free for it (``placement.claimed``). It waits in its queue as
 before, and starts wherever it fits first.
 
-Of those that share a flavor one gang books: the first by priority, time, uid that waits only for nodes. It looks for
+Of those that share a flavor one gang books: the first by priority, time, uid that waits only for nodes. Who would
+wait for the head of a Backfill queue, or for a starved gang, if there were nodes, books none. Who has booked looks for
 nodes again whenever there is room besides what it keeps, so that it keeps what others left earlier than expected.
 While no node goes away and nobody else's pods come, the last gang that it awaits never becomes a later one.
 
-A booking ends with the wait, or when the quota would not do even once those are gone that are awaited. It is not in the
-ledger: nobody was stopped for it, and a new leader books again.
+A booking ends with the wait, or when its gang would not start even if its nodes were free: another goes first, or the
+quota would not do once those are gone that are awaited. It is not in the ledger: nobody was stopped for it, and a new
+leader books again.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
 from webhook.core.assignment.decision import Decision
-from webhook.core.assignment.flavors import Mode
+from webhook.core.assignment.flavors import Assignment, Mode
 from webhook.core.ledger.record import Claim, Reservation, with_places
 from webhook.core.model.gang import Gang
 from webhook.core.nodes.claimed import Claimed
@@ -28,7 +31,9 @@ from webhook.core.pending.pending_queue import EquivalenceClass
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.vacated import Vacated
-from webhook.core.quota.allocations import Allocation
+from webhook.core.quota.allocations import Allocation, Allocations
+from webhook.core.quota.tree import Usage, Vertex
+from webhook.core.reasons.barriers import HELD_UP
 from webhook.core.reasons.wake_keys import NodesFreed, QueueHead
 from webhook.core.scheduler.state import State
 
@@ -55,7 +60,7 @@ def renew(state: State) -> None:
     state.asked_at = state.asked_from
     for uid in list(state.booked):
         eclass = _turn_of(state, uid)
-        if eclass is None or not _has_quota(state, uid, eclass):
+        if eclass is None or not _would_start(state, eclass):
             state.lapse_booking(uid)
         elif eclass.unschedulable and state.nodes is not None and not state.nodes.keeps(uid):
             state.pending.wake_class(eclass)
@@ -103,8 +108,8 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
             # It looked at all that may be stopped, which may be thousands: it may still book, others come later.
             state.searches_left = min(state.searches_left, 1)
     helps = instead.fits or instead.preempts
-    if later and not helps and _waits_for_nodes_alone(instead):
-        helps = _first_to_be_free(state, eclass.head, smallest(eclass, decision)) is not None
+    if later and not helps:
+        helps = _waits_for_nodes_alone(instead) and _could_book(state, eclass, smallest(eclass, instead))
     for each, claimed in kept.items():
         if claimed is not None:
             nodes.claim(each, claimed)
@@ -117,6 +122,19 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
     return instead
 
 
+def held_up(state: State, eclass: EquivalenceClass, decision: Decision, smallest: Smallest) -> Decision:
+    """Return the decision about the head of ``eclass``, which is blocked, with what else would keep it from starting if
+    it had nodes: where its turn has come to book some, and it may search for them.
+    """
+    if not _waits_for_nodes_alone(decision) or state.searches_left <= 0 or state.looks_owed > LOOKS:
+        return decision
+    uid = eclass.head.uid
+    if any(state.order(each) < state.order(uid) for each in _rivals(state, eclass, decision)):
+        return decision
+    start = _start_of(state, eclass, smallest(eclass, decision))
+    return decision if start is None else replace(decision, bar=start.barrier, owed=start.owed)
+
+
 def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: Smallest) -> bool:
     """Book nodes for the blocked head of ``eclass`` if it waits for nodes alone and nobody goes before it; return
     whether anything changed. What it has booked it keeps while a look at its nodes is put off.
@@ -126,7 +144,7 @@ def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: S
         return False
     uid = eclass.head.uid
     if not _waits_for_nodes_alone(decision) or _rivals(state, eclass, decision):
-        lost = uid in state.booked and not nodes.keeps(uid)
+        lost = uid in state.booked and (_is_held_up(decision) or not nodes.keeps(uid))
         if lost:
             state.lapse_booking(uid)
         return lost
@@ -152,6 +170,12 @@ def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: S
     if kept is not None and kept.allotment.places != claimed.allotment.places:
         state.wake_nodes()
     return True
+
+
+def _could_book(state: State, eclass: EquivalenceClass, planned: Reservation) -> bool:
+    """Return whether the head of ``eclass`` would start on nodes, and such become free."""
+    start = _start_of(state, eclass, planned)
+    return start is not None and start.fits and _first_to_be_free(state, eclass.head, planned) is not None
 
 
 def _first_to_be_free(state: State, gang: Gang, planned: Reservation) -> tuple[Claimed, tuple[str, ...]] | None:
@@ -249,8 +273,17 @@ def _lacks_nodes(decision: Decision) -> bool:
 
 
 def _waits_for_nodes_alone(decision: Decision) -> bool:
-    """Return whether the quota of a queue has room, and the nodes have none."""
-    return _lacks_nodes(decision) and decision.assignment.mode is Mode.FIT and bool(decision.assignment.usage)
+    """Return whether the quota of a queue has room and nobody else goes first, as far as is known, and the nodes have
+    no room.
+    """
+    fits = decision.assignment.mode is Mode.FIT and decision.bar is None
+    return fits and _lacks_nodes(decision) and bool(decision.assignment.usage)
+
+
+def _is_held_up(decision: Decision) -> bool:
+    """Return whether the quota has room, and others go first whether or not the nodes have room."""
+    barrier = decision.barrier if decision.misplaced is None else decision.bar
+    return decision.assignment.mode is Mode.FIT and isinstance(barrier, HELD_UP)
 
 
 def _rivals(state: State, eclass: EquivalenceClass, decision: Decision) -> list[str]:
@@ -273,21 +306,55 @@ def _turn_of(state: State, uid: str) -> EquivalenceClass | None:
     return eclass if ahead in {None, eclass} else None
 
 
-def _has_quota(state: State, uid: str, eclass: EquivalenceClass) -> bool:
-    """Return whether quota and fences would let a gang start once those are gone that it awaits."""
-    booked, vertex, allocations = state.booked[uid], eclass.queue.vertex, state.allocations
+def _would_start(state: State, eclass: EquivalenceClass) -> bool:
+    """Return whether the head of ``eclass``, which has nodes booked, would start if they were free."""
+    booked = state.booked[eclass.head.uid]
+    start = _start_of(state, eclass, booked.planned, booked.awaits)
+    return start is not None and start.fits
+
+
+def _start_of(
+    state: State, eclass: EquivalenceClass, planned: Reservation, awaits: Iterable[str] = ()
+) -> Decision | None:
+    """Return what would be decided about the head of ``eclass`` if there were nodes for what is ``planned``; None where
+    it lacks quota, or a fence has no room. If the quota would not do now, those that it ``awaits`` count as gone.
+    """
+    allocations, queue, vertex, usage = state.allocations, eclass.queue, eclass.queue.vertex, planned.usage()
     if vertex is None:
-        return False
-    awaited = [allocations.by_uid[each] for each in booked.awaits if each in allocations.by_uid]
-    if eclass.queue.heads(eclass):
-        # What its queue keeps for its head is kept for it.
-        allocations.lift(QueueHead(eclass.queue.name))
-    left = allocations.projected.copy_of(vertex.root)
-    allocations.put_back()
-    for each in awaited:
-        home = allocations.vertex_of(each)
-        if home is not None and home.root is vertex.root and each.uid not in allocations.stopping:
-            left.remove(home, each.amounts)
+        return None
+    awaited = [allocations.by_uid[each] for each in awaits if each in allocations.by_uid]
     jobs = {job for each in awaited for job in each.reservation.jobs}
-    counts = booked.planned.counts
-    return left.fits(vertex, booked.planned.usage()) and state.fences.shortfall(eclass.head, counts, jobs) is None
+    if state.fences.shortfall(eclass.head, planned.counts, jobs) is not None:
+        return None
+    if queue.strict or queue.backfills:
+        # As when it is decided about: what its queue keeps is kept for it, or it passes by the rule of heads.
+        allocations.lift(QueueHead(queue.name))
+    gone = [] if allocations.projected.fits(vertex, usage) else _still_there(allocations, vertex, awaited)
+    fits = _without(allocations, vertex, gone).fits(vertex, usage)
+    if not queue.leads(eclass):
+        allocations.put_back()
+    start = Decision(planned.counts, Assignment(Mode.FIT, 0, planned.flavors, usage))
+    why = state.backfill.refusal(eclass, start, state.fences, state.now, gone) if fits else None
+    if why is not None:
+        start = replace(start, barrier=why)
+    elif fits:
+        view = _without(allocations, vertex, gone) if gone else None
+        start = state.guard.judge(eclass, start, state.fences, view)
+    allocations.put_back()
+    return start if fits else None
+
+
+def _still_there(allocations: Allocations, vertex: Vertex, awaited: Iterable[Allocation]) -> list[Allocation]:
+    """Return those that hold quota in the tree of ``vertex`` and are not being stopped."""
+    homes = [(each, allocations.vertex_of(each)) for each in awaited if each.uid not in allocations.stopping]
+    return [each for each, home in homes if home is not None and home.root is vertex.root]
+
+
+def _without(allocations: Allocations, vertex: Vertex, gone: Sequence[Allocation]) -> Usage:
+    """Return what is used of the tree of ``vertex`` once these are ``gone``, and all that is decided is done."""
+    left = allocations.projected.copy_of(vertex.root) if gone else allocations.projected
+    for each in gone:
+        home = allocations.vertex_of(each)
+        assert home is not None
+        left.remove(home, each.amounts)
+    return left

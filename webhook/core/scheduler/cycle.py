@@ -157,6 +157,7 @@ class Cycle:
                 self._state.wake(vertex, left)
         else:
             self._promise_unused(eclass, decision)
+            decision = booked_nodes.held_up(self._state, eclass, decision, self._smallest)
             mark_unschedulable(self._state, eclass, decision)
             if booked_nodes.book(self._state, eclass, decision, self._smallest):
                 self._known.clear()

@@ -6,6 +6,7 @@ out, is looked at whenever anything it asks for is freed anywhere in its tree.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from webhook.core.assignment.decision import Attempt, Decision
 from webhook.core.assignment.flavors import Mode
@@ -40,19 +41,24 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     # All of it may never have quota where its smallest start has, and only the nodes have no room for that.
     for_nodes = least is not None and least.misplaced is not None
     eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or not (short or for_nodes or decision.barrier)
-    behind_head = decision.barrier if isinstance(decision.barrier, BehindHead) else None
+    if eclass.hopeless:
+        # It waits for other nodes, and until there are some it goes behind nobody.
+        decision = replace(decision, bar=None, owed=None)
+    behind_head = next((each for each in (decision.barrier, decision.bar) if isinstance(each, BehindHead)), None)
     wake_on = beside_quota(state, eclass, decision, least)
     found, eclass.short_of = decision.misplaced, None
     if found is not None and found.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
         eclass.short_of = found.asked
     head, marks = None if eclass.shifting or behind_head is None else behind_head.beside, list[Need]()
-    keys = list(decision.assignment.usage if decision.owed is not None or behind_head else short)
+    # Another flavor than the one that it leaves to others will do.
+    keys = sorted(eclass.request.keys) if decision.owed is not None or behind_head else list(short)
     if decision.owed is not None:
         wake_on.append(decision.owed)
         state.guard.watch(decision.owed)
     elif behind_head and vertex is not None and head is not None and _can_stop_nobody(state, eclass, vertex, decision):
         sides, marks = _rights_to_come(state.allocations.projected, vertex, decision.assignment.usage)
-        wake_on, keys = [BesideHead(head), before_heads(eclass.queue), *sides], []
+        wake_on = [BesideHead(head), before_heads(eclass.queue), *sides, *([NodesFreed()] if decision.bar else [])]
+        keys = []
     elif behind_head:
         # Another head goes, or it becomes the head of its own queue.
         queues = (eclass.queue, *(() if vertex is None else state.pending.backfilling.get(vertex.root, ())))
