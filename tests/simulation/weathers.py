@@ -256,7 +256,7 @@ WEATHERS = {
     ),
     "rough with fair shares and a ledger lost": (Weather(limits=True, fair=True, ledger_lost=4, page_bytes=300), 4),
     "calm with two flavors": (replace(CALM_WEATHER, two_flavors=True), 3),
-    "rough with two flavors": (Weather(two_flavors=True, priorities=True), 7),
+    "rough with two flavors": (Weather(two_flavors=True, priorities=True, long=0.3), 7),
     "crashing with two flavors on few nodes": (
         Weather(crash=0.05, two_flavors=True, priorities=True, nodes=FEW_NODES, stop_seconds=10),
         7,
@@ -288,7 +288,7 @@ WEATHERS = {
         5,
     ),
     "calm with work queues": (replace(CALM_WEATHER, work_queues=0.8, lent=10), 3),
-    "rough with work queues": (Weather(work_queues=0.8, stop_seconds=10), 5),
+    "rough with work queues": (Weather(work_queues=0.8, stop_seconds=10, priorities=True, long=0.3), 5),
     "calm with pods that stop slowly": (replace(CALM_WEATHER, stop_seconds=28, long=0.3), 3),
     "rough with pods that stop slowly": (Weather(stop_seconds=28, pod_groups=2), 5),
     "crashing with pods that stop slowly on few nodes": (Weather(crash=0.05, stop_seconds=28, nodes=FEW_NODES), 5),
