@@ -45,6 +45,15 @@ class HeadPlan:
             self._starts[uid] = table.earliest(head)
         return self._starts[uid], table
 
+    def as_of(self, now: float) -> "HeadPlan":
+        """Let time go on, of which nothing depends that is booked while nobody is late."""
+        if now != self.now:
+            self.now, self._starts = now, {}
+            for table in (self.table, self._table):
+                if table is not None:
+                    table.now = now
+        return self
+
     def may_not_pass(
         self, eclass: EquivalenceClass, start: Start, head: EquivalenceClass, fences: Fences
     ) -> BehindHead | None:

@@ -138,8 +138,7 @@ class Backfill:
         """
         known, eclasses = self._settled.get(self.heads.scope(queues)), self.heads.waiting_for_quota(queues, fences)
         basis = self._basis(queues, eclasses)
-        bookings = () if known is None else known[1].bookings.values()
-        if known is not None and known[0] == basis and all(now <= booking.at_seconds for booking in bookings):
+        if known is not None and _stays(known, basis, now):
             return known
         plan = self._plan(queues, eclasses, now)
         for eclass in plan.eclasses:
@@ -274,7 +273,11 @@ class Backfill:
         known = self._plans.get(scope)
         if known is not None and known[1].now == now and known[0] == basis:
             return known[1]
-        plan = self._made(queues, eclasses, scope, now)
+        settled = self._settled.get(scope)
+        if settled is not None and _stays(settled, basis, now):
+            plan = settled[1].as_of(now)
+        else:
+            plan = self._made(queues, eclasses, scope, now)
         self._plans[scope] = (basis, plan)
         return plan
 
@@ -379,3 +382,8 @@ class Backfill:
                 return by_uid[other], False
         self.put_off[uid] = weaker
         return None, False
+
+
+def _stays(settled: tuple[_Basis, HeadPlan, int], basis: _Basis, now: float) -> bool:
+    """Return whether a plan is as it would be if it were made now: from the same, and nobody is late."""
+    return settled[0] == basis and all(now <= booking.at_seconds for booking in settled[1].bookings.values())

@@ -81,3 +81,21 @@ def test_when_a_head_could_start_is_looked_for_once_for_all_that_would_pass_it(
         assert admitted(made, 2.0) == []
         found.append(calls[name])
     assert found[0] == found[1]
+
+
+def test_nothing_is_laid_out_anew_for_what_is_booked_while_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = (queue("q", 4, cohort="c", strategy=Strategy.BACKFILL), queue("r", 4, cohort="c"), queue("o", 8))
+    made, _ = engine(*queues, nodes={"a": 4, "b": 4})
+    made.submit(gang("runs", "q", cpu=4, max_run_seconds=1000), 0.0)
+    made.submit(gang("last", "o", cpu=2), 0.0)
+    assert set(admitted(made)) == {"runs", "last"}
+    made.submit(gang("head", "q", cpu=4, created=1.0, pods=2, max_run_seconds=1000), 1.0)
+    made.submit(gang("waits", "r", cpu=4, created=2.0, max_run_seconds=100), 1.0)
+    assert admitted(made, 2.0) == []
+    assert (list(made.state.booked), list(made.state.backfill.booked)) == (["waits"], ["head"])
+    calls = counted(monkeypatch, Timetable, "__init__")
+    for now in range(3, 10):
+        assert admitted(made, float(now)) == []
+    assert not calls
+    made.release("last")
+    assert admitted(made, 10.0) == ["waits"]
