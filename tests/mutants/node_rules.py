@@ -420,7 +420,7 @@ NODE_MUTANTS: Final = (
         "N",
         "who books none because of another is asked again when that one goes",
         "webhook/core/scheduler/queueing_hints.py",
-        "(decision.barrier, decision.bar)",
+        "(decision.barrier, decision.held_up_by)",
         "(decision.barrier,)",
         f"{UNIT}/core/scheduler/test_who_books_nodes.py",
     ),

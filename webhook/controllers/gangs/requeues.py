@@ -77,9 +77,8 @@ def requeue_of(job: JobRecord, reservation: Reservation | None, planned: Requeue
 
     ``planned`` is what this process had in mind when it decided to stop it; without, another leader decided.
     """
-    why = NOT_ADMITTED if reservation is None or reservation.stopping is None else reservation.stopping
     forgotten = reservation is None and is_hold(job, None)
-    why = HELD if forgotten else why
+    why = (None if reservation is None else reservation.stopping) or (HELD if forgotten else NOT_ADMITTED)
     noted = job.requeue if job.admission is None else None
     known = planned or (noted if noted is not None and noted.reason == why else None) or Requeue(why, job.place_seconds)
     ran = job.ran_seconds

@@ -68,8 +68,8 @@ class Decision:
     """Uids of gangs that are being stopped already and whose room it may count on."""
     owed: Owed | None = None
     """What it leaves to a starved gang, if that is what blocks it."""
-    bar: Barrier | Misplaced | None = None
-    """Set when the nodes have no room, and another gang would go first if they had: then it books none."""
+    held_up_by: Barrier | Misplaced | None = None
+    """What keeps it waiting besides, when the nodes have no room: another would go first if they had."""
 
     @property
     def misplaced(self) -> Misplaced | None:

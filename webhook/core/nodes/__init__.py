@@ -4,5 +4,5 @@
 ``domains`` by labels, less each ``allotment`` (where a gang's pods are to go) and what is ``claimed`` by gangs whose
 victims are still there. ``columns`` has the same resource by resource, to look at all nodes at once,
 and ``changes`` which changed since somebody looked. ``eligible`` are the nodes that could ever hold a shape,
-``largest`` is the most that any one has, and ``tiers`` are the levels of racks that HyperNodes describe.
+and ``tiers`` are the levels of racks that HyperNodes describe.
 """

@@ -17,8 +17,7 @@ from webhook.core.nodes.changes import Changes
 from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
 from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
-from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, eligible
-from webhook.core.nodes.largest import Largest
+from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, Largest, eligible
 from webhook.core.nodes.looks import QUESTIONS_MAX, Looks
 from webhook.core.nodes.node import UNBOUNDED, Bound, NodeRecord
 from webhook.core.nodes.ranking import Ranking, Room

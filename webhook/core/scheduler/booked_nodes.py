@@ -132,7 +132,7 @@ def held_up(state: State, eclass: EquivalenceClass, decision: Decision, smallest
     if any(state.order(each) < state.order(uid) for each in _rivals(state, eclass, decision)):
         return decision
     start = _start_of(state, eclass, smallest(eclass, decision))
-    return decision if start is None else replace(decision, bar=start.barrier, owed=start.owed)
+    return decision if start is None else replace(decision, held_up_by=start.barrier, owed=start.owed)
 
 
 def book(state: State, eclass: EquivalenceClass, decision: Decision, smallest: Smallest) -> bool:
@@ -276,13 +276,13 @@ def _waits_for_nodes_alone(decision: Decision) -> bool:
     """Return whether the quota of a queue has room and nobody else goes first, as far as is known, and the nodes have
     no room.
     """
-    fits = decision.assignment.mode is Mode.FIT and decision.bar is None
+    fits = decision.assignment.mode is Mode.FIT and decision.held_up_by is None
     return fits and _lacks_nodes(decision) and bool(decision.assignment.usage)
 
 
 def _is_held_up(decision: Decision) -> bool:
     """Return whether the quota has room, and others go first whether or not the nodes have room."""
-    barrier = decision.barrier if decision.misplaced is None else decision.bar
+    barrier = decision.barrier if decision.misplaced is None else decision.held_up_by
     return decision.assignment.mode is Mode.FIT and isinstance(barrier, HELD_UP)
 
 

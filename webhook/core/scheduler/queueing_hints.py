@@ -43,8 +43,8 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
     eclass.hopeless = _is_beyond_nodes(state, eclass, decision) or not (short or for_nodes or decision.barrier)
     if eclass.hopeless:
         # It waits for other nodes, and until there are some it goes behind nobody.
-        decision = replace(decision, bar=None, owed=None)
-    behind_head = next((each for each in (decision.barrier, decision.bar) if isinstance(each, BehindHead)), None)
+        decision = replace(decision, held_up_by=None, owed=None)
+    behind_head = next((each for each in (decision.barrier, decision.held_up_by) if isinstance(each, BehindHead)), None)
     wake_on = beside_quota(state, eclass, decision, least)
     found, eclass.short_of = decision.misplaced, None
     if found is not None and found.certain and decision.assignment.mode is Mode.FIT and not eclass.shifting:
@@ -57,7 +57,12 @@ def mark_unschedulable(state: State, eclass: EquivalenceClass, decision: Decisio
         state.guard.watch(decision.owed)
     elif behind_head and vertex is not None and head is not None and _can_stop_nobody(state, eclass, vertex, decision):
         sides, marks = _rights_to_come(state.allocations.projected, vertex, decision.assignment.usage)
-        wake_on = [BesideHead(head), before_heads(eclass.queue), *sides, *([NodesFreed()] if decision.bar else [])]
+        wake_on = [
+            BesideHead(head),
+            before_heads(eclass.queue),
+            *sides,
+            *([NodesFreed()] if decision.held_up_by else []),
+        ]
         keys = []
     elif behind_head:
         # Another head goes, or it becomes the head of its own queue.

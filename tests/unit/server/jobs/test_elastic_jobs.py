@@ -232,6 +232,16 @@ def test_one_that_was_started_smaller_takes_nothing_back_when_it_is_stopped(rest
     assert asked.counts == {"main": 8}, "its completions count what has ended"
 
 
+def shrinking(ended: int) -> tuple[Elastic, Elastic]:
+    """Return a started Job of four pods of which so many have ended, and the same with three."""
+    job = Elastic(4)
+    job.start()
+    job.end(ended)
+    small = copy.deepcopy(job)
+    small._write(3)
+    return job, small
+
+
 @pytest.mark.parametrize(
     ("forgets", "seen", "allowed"),
     [
@@ -246,11 +256,7 @@ def test_one_that_was_started_smaller_takes_nothing_back_when_it_is_stopped(rest
 async def test_who_has_not_read_what_it_holds_lets_it_forget_nothing(
     forgets: bool, seen: Ledger | None, allowed: bool
 ) -> None:
-    job = Elastic(4)
-    job.start()
-    job.end(3 if forgets else 0)
-    small = copy.deepcopy(job)
-    small._write(3)
+    job, small = shrinking(3 if forgets else 0)
     replica = view()
     replica.set_ledger(seen)
     replica.put_job(record_of(job.obj))
@@ -275,11 +281,7 @@ async def test_who_has_read_only_what_it_held_before_lets_it_forget_nothing_eith
     earlier: bool, version: tuple[int, int], forgets: bool, code: int | None
 ) -> None:
     """It was stopped and started again since: the start that is known here was spared what has ended by now."""
-    job = Elastic(4)
-    job.start()
-    job.end(3 if forgets else 0)
-    small = copy.deepcopy(job)
-    small._write(3)
+    job, small = shrinking(3 if forgets else 0)
     assert job.held is not None
     held = replace(job.held, since_seconds=job.held.since_seconds - 100) if earlier else job.held
     if earlier:
