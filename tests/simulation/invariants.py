@@ -243,7 +243,8 @@ class Invariants:
         self._mixed = self._put_back is not None and not self._put_back.is_judged(ledger)
         if self._mixed:
             # The leader may not have noticed: what it reserves on other pages stands there.
-            self._ledger = replace(self._ledger, epoch=0, seq=0, entries=self._ledger.entries | parts.all_entries())
+            entries = parts.all_entries(self._ledger.entries)
+            self._ledger = replace(self._ledger, epoch=0, seq=0, entries=entries)
             return
         if ledger is None:
             self._lost = self._lost or self._ledger

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from webhook.cluster.ledger_book import LedgerBook
@@ -63,13 +64,26 @@ class StoredLedger:
         whole = self.whole()
         return before if whole is None else whole.entries
 
-    def all_entries(self) -> dict[str, Reservation]:
-        """Return what index and pages say, each alone, whether or not they belong together."""
-        entries: dict[str, Reservation] = {}
+    def all_entries(self, before: Mapping[str, Reservation]) -> dict[str, Reservation]:
+        """Return what was held ``before``, and what index and pages say, each alone, belonging together or not.
+        A gang that was started again may have had fewer pods when an old copy was made.
+        """
+        entries = dict(before)
         for data in (self._book.index or {}, *(page.data for page in self._book.pages.values())):
             with suppress(LedgerCorrupt):
-                entries |= ledger_text.decode(data).entries
+                said = ledger_text.decode(data).entries
+                entries |= {uid: _more_of(entries.get(uid, entry), entry) for uid, entry in said.items()}
         return entries
+
+
+def _more_of(before: Reservation, entry: Reservation) -> Reservation:
+    """Return the later of two entries of one gang, with as many pods of each set as either says."""
+    later, other = (before, entry) if before.since_seconds > entry.since_seconds else (entry, before)
+    sets = {each.name: each for each in later.pod_sets}
+    for each in other.pod_sets:
+        if each.name not in sets or sets[each.name].count < each.count:
+            sets[each.name] = each
+    return replace(later, pod_sets=tuple(sets.values()))
 
 
 class PutBack:
