@@ -11,7 +11,7 @@ import orjson
 from tests.simulation import flavors, racks
 from tests.simulation.many_shapes import vary
 from tests.simulation.queues import NAMESPACES, NOMINAL_GPUS, PRIORITIES, QUEUES, namespaces, policy
-from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of
+from tests.simulation.shapes import PATHS, SUSPEND, TRAINING, VERSION_KIND, document_of, is_suspended
 from tests.simulation.weather import Weather
 from webhook.core.notation import names
 from webhook.errors import ApiError
@@ -140,9 +140,14 @@ class Load:
         self._held.clear()
 
     def _is_held(self, namespace: str, name: str) -> bool:
-        stored = stored_job(self._cluster, self.jobs[namespace, name], namespace, name)
-        notes = {} if stored is None else stored["metadata"].get("annotations") or {}
-        return stored is not None and stored["metadata"]["uid"] in notes.get(names.HOLD, "")
+        kind = self.jobs[namespace, name]
+        stored = stored_job(self._cluster, kind, namespace, name)
+        if stored is None:
+            return False
+        notes = stored["metadata"].get("annotations") or {}
+        # Or it is to be written down yet.
+        suspended = is_suspended(kind, stored) and names.ADMISSION in notes
+        return suspended or stored["metadata"]["uid"] in notes.get(names.HOLD, "")
 
     def lose(self, key: tuple[str, str]) -> bool:
         """Take note that somebody else deleted a job; return whether it was one of these."""

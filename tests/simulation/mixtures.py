@@ -21,6 +21,10 @@ APART: Final = (
     ({"restored"}, {"pod_groups", "ungated", "churn", "node_churn", "adopted"}),
     # Each takes LocalQueues away for a while, and expects them where they were.
     ({"ungated"}, {"churn"}),
+    # Who has every queue stopped finds them all.
+    ({"shut"}, {"churn"}),
+    # A job to which a pod was lent that has succeeded may end in its time after all.
+    ({"lent"}, {"limited"}),
     # That somebody leads meanwhile is looked at.
     ({"unlisted"}, {"orphaned", "cut_off", "restored", "set_back", "releases", "adopted"}),
     # A backup may be of a ledger that somebody had damaged; whoever leaves orphans does so where it stands.
