@@ -114,5 +114,6 @@ def test_when_one_is_in_the_way_of_a_lender_both_are_stopped_and_come_back_toget
     for name in ("left", "right"):
         assert owner.get("job", name)["spec"]["suspend"] is True
         assert any("Preempted" in event for event in told(owner, name, "Evicted"))
-    assert {entry.name for entry in reservations(admin).values()} == {"host"}
+    # What one leaves is enough for the host: it may run before the last pod of the other has ended.
+    wait_until(lambda: list(reservations(admin)) == ["host"], what="neither holds anything")
     wait_until(lambda: len(owner.pods("tutti.dev/gang", "Running")) == 8, 60, "both come back when the host has ended")
