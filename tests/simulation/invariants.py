@@ -16,7 +16,7 @@ from tests.simulation.counted_groups import CountedGroups
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.gpu_pods import GPU, GpuPods
 from tests.simulation.hostile import PREFIX
-from tests.simulation.kept_nodes import large_to_come
+from tests.simulation.kept_nodes import large_to_come, lost_to_large
 from tests.simulation.load import how_it_ended, stored_job
 from tests.simulation.mixed_ledger import PutBack, StoredLedger
 from tests.simulation.queues import COHORT, CREDITS, CREDITS_A_GPU, HARD_PODS
@@ -313,17 +313,18 @@ class Invariants:
                 if each is not None and counted:
                     held.append((reservation, amount // each))
                     scattered += min(amount // each, large_to_come(reservation, bound[reservation.uid]))
-        scattered += 1000 * without_rack(
-            self._weather.nodes,
-            self._gang_pods(),
-            self._ledger.entries.values(),
-            two_flavors=self._weather.two_flavors,
-        )
-        if sum(amount for _, amount in held) - scattered > sum(self._weather.nodes) * 1000:
+        over_nodes = sum(amount for _, amount in held) - scattered - sum(self._weather.nodes) * 1000
+        if over_nodes > 0 and over_nodes > self._displaced():
             # Of pods that ask one each and may go anywhere the sum tells whether all fit.
             return f"the nodes have {sum(self._weather.nodes)} GPUs, more are reserved: {self._all_held()}"
         over = policy.oversubscribed(held, self._cohorts, {entry.queue or "" for entry in asked.values()})
         return over and f"{over}: {self._all_held()}"
+
+    def _displaced(self) -> int:
+        """Return what gangs lack because pods have landed where nobody meant them to go."""
+        pods, entries, weather = self._gang_pods(), self._ledger.entries.values(), self._weather
+        lost = lost_to_large(pods, entries)
+        return lost + 1000 * without_rack(weather.nodes, pods, entries, two_flavors=weather.two_flavors)
 
     def _charged(self) -> Iterator[tuple[Reservation, Mapping[FlavorResource, int]]]:
         """Yield each gang that holds anything, and what it is charged."""

@@ -2,13 +2,15 @@
 nobody starts on nodes that are kept for another, who claims or has booked them.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.simulation.gpu_pods import GPU
 from webhook.assembly.reconciler import ReconcilerParts
 from webhook.core.ledger.record import Reservation
 from webhook.core.nodes.capacity import Capacity
+from webhook.core.notation import names
 from webhook.core.scheduler.plan import Plan
 
 
@@ -18,8 +20,29 @@ def large_to_come(reservation: Reservation, bound: int) -> int:
     Where others landed elsewhere than was meant, no node may have as much in one piece any more. The pieces are others'
     then, and the sum of what is reserved says nothing.
     """
-    each = max(pod_set.price.requests.get("nvidia.com/gpu", 0) for pod_set in reservation.pod_sets)
+    each = max(pod_set.price.requests.get(GPU, 0) for pod_set in reservation.pod_sets)
     return each * max(0, sum(reservation.counts.values()) - bound) if each > 1000 else 0
+
+
+def lost_to_large(pods: Iterable[dict[str, Any]], reservations: Iterable[Reservation]) -> int:
+    """Return what gangs that are being stopped may lack: the room of a pod of theirs that has gone is another's by
+    then, whose pod of several GPUs landed there because others had landed where it was to go.
+    """
+    there = defaultdict[tuple[str, str], Counter[str]](Counter)
+    for pod in pods:
+        labels, node = pod["metadata"]["labels"], pod["spec"].get("nodeName")
+        if node:
+            there[labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")][node] += 1
+    lacking = strayed = 0
+    for reservation in reservations:
+        for pod_set in reservation.pod_sets:
+            each = pod_set.price.requests.get(GPU, 0)
+            on = there[reservation.uid, pod_set.name]
+            if reservation.stopping is not None:
+                lacking += each * max(0, pod_set.count - on.total())
+            if each > 1000:
+                strayed += each * sum(max(0, count - pod_set.places.get(node, 0)) for node, count in on.items())
+    return min(lacking, strayed)
 
 
 def without_room(nodes: Capacity, started: Iterable[Reservation]) -> str:
