@@ -107,6 +107,7 @@ PAST_FAILURES = (
     ("rough with limits to lending + calm with a ledger put back", 2708339207),
     ("rough with long jobs + rough with a backup restored", 2708339212),
     ("crashing with a bug of ours + crashing on nodes that come and go", 2902801153),
+    ("rough with hostile tenants on few nodes + calm with orphans", 2902801165),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -158,8 +159,8 @@ job just before the ledger was lost, a process that was ended twice at once and 
 scaled a Job to fewer pods than a slice of it has, a cohort that was split while a queue had borrowed there, room
 on a node that was taken from a gang and kept for it again, each time told as free, a pod that landed where one
 was to go of a rack, which took the place of a gang being stopped, an old copy of a ledger of a gang that has more
-pods by now, a backup of a moment at which an owner held a job and nobody had written that down, and a pod of several
-GPUs that landed where a gang being stopped had one."""
+pods by now, a backup of a moment at which an owner held a job and nobody had written that down, a pod of several
+GPUs that landed where a gang being stopped had one, and a pod that named its owner twice."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)

@@ -34,6 +34,14 @@ async def test_dependents_go_with_their_last_owner(client: Client) -> None:
     assert await client.names(CONFIGMAPS) == []
 
 
+async def test_who_names_an_owner_twice_goes_with_it(client: Client) -> None:
+    owner = await client.post(CONFIGMAPS, config_map("x"))
+    await client.post(CONFIGMAPS, owned("child", owner, owner))
+    await client.delete(f"{CONFIGMAPS}/x")
+    await asyncio.sleep(1)
+    assert await client.names(CONFIGMAPS) == []
+
+
 async def test_what_lost_its_owner_before_a_backup_goes_after_it_was_restored(
     cluster: SimulatedCluster, client: Client
 ) -> None:

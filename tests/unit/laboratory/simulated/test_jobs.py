@@ -273,20 +273,25 @@ async def test_pods_of_a_job_run_for_as_long_as_their_indexes_say(client: Client
     await finished(client, "a", "Complete")
 
 
-async def test_a_pod_of_nobody_that_the_selector_matches_is_adopted_and_counted(client: Client) -> None:
+@pytest.mark.parametrize("named", [False, True], ids=["of nobody", "that names the Job as an owner"])
+async def test_a_pod_without_controller_that_the_selector_matches_is_adopted_and_counted(
+    client: Client, named: bool
+) -> None:
     await client.post(JOBS, job("a", pods=2, runtime="60s"))
     await status_reaches(client, "a", ready=2)
     one = (await client.items(PODS))[0]
     spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
     annotations = {"tutti.dev/simulated-runtime": "2s"}
     metadata = {"name": "lent", "annotations": annotations}
+    if named:
+        metadata["ownerReferences"] = [{**one["metadata"]["ownerReferences"][0], "controller": False}]
     await client.post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     await asyncio.sleep(10)
     await client.merge(f"{PODS}/lent", {"metadata": {"labels": one["metadata"]["labels"]}})
     # It has succeeded already: one less runs on.
     await status_reaches(client, "a", succeeded=1, active=1)
     (owner,) = (await client.get(f"{PODS}/lent"))["metadata"]["ownerReferences"]
-    assert owner["uid"] == one["metadata"]["ownerReferences"][0]["uid"]
+    assert owner == one["metadata"]["ownerReferences"][0]
 
 
 @pytest.mark.parametrize("text", ["", "0", "0,1", "0-2", "1,3-5,9"])

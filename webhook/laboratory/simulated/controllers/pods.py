@@ -60,13 +60,19 @@ def without_owner(uid: str) -> Any:
 
 
 def adopted_by(owner: Json) -> Any:
-    """Return the change by which a Job takes a pod that nobody controls for its own."""
+    """Return the change by which a Job takes a pod that nobody controls for its own.
+
+    It is a strategic merge: owners are told apart by uid, so one that is named already is named as its controller now.
+    """
 
     def change(stored: Stored) -> Json:
-        metadata = {**stored.object["metadata"]}
-        owners = [*(metadata.get("ownerReferences") or ()), controller_reference(owner)]
-        finalizers = dict.fromkeys((*(metadata.get("finalizers") or ()), TRACKING))
-        return {**stored.object, "metadata": {**metadata, "ownerReferences": owners, "finalizers": [*finalizers]}}
+        metadata = stored.object["metadata"]
+        others = [each for each in metadata.get("ownerReferences") or () if each["uid"] != owner["metadata"]["uid"]]
+        added = {
+            "ownerReferences": [*others, controller_reference(owner)],
+            "finalizers": [*dict.fromkeys((*(metadata.get("finalizers") or ()), TRACKING))],
+        }
+        return {**stored.object, "metadata": {**metadata, **added}}
 
     return change
 

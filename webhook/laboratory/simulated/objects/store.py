@@ -289,6 +289,8 @@ class Store:
 
 
 def _owner_uids(stored: Stored | None) -> tuple[str, ...]:
+    """Return whom an object names as owners, each once: some name one twice."""
     if stored is None:
         return ()
-    return tuple(reference["uid"] for reference in stored.object["metadata"].get("ownerReferences") or ())
+    references = stored.object["metadata"].get("ownerReferences") or ()
+    return tuple(dict.fromkeys(reference["uid"] for reference in references))
