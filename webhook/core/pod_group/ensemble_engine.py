@@ -10,7 +10,7 @@ What changed in a group is settled with the engine before the next decision or q
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
-from webhook.core.ledger.record import Reservation
+from webhook.core.ledger.record import Claim, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.notation.amounts import FlavorResource
 from webhook.core.pending.gang_state import HOLDING, GangState
@@ -30,7 +30,7 @@ class EnsembleEngine:
         self._engine = engine = Engine() if engine is None else engine
         # What is the same of jobs and of gangs.
         self.set_policy, self.wake_namespace = engine.set_policy, engine.wake_namespace
-        self.restore_claims, self.claims = engine.restore_claims, engine.claims
+        self.claims = engine.claims
         self.restore_bookings, self.bookings = engine.restore_bookings, engine.bookings
         self.know_nodes, self.wake_nodes = engine.know_nodes, engine.wake_nodes
         self.know_out_of_reach = engine.know_out_of_reach
@@ -86,6 +86,11 @@ class EnsembleEngine:
             self._engine.restore(reservation, gang, reclaimed)
         elif self._engine.state_of(uid) in HOLDING:
             self._engine.release(uid)
+
+    def restore_claims(self, claims: Mapping[str, Claim]) -> None:
+        """Let claims stand as ``Engine.restore_claims`` does, but none of one job where that waits with others."""
+        self._engine.restore_claims(claims)
+        self._unsettled |= dict.fromkeys(self._key_of[uid] for uid in claims if uid in self._key_of)
 
     def release(self, uid: str) -> None:
         """End a reservation and wake what it could help; an unknown uid is fine."""
@@ -358,8 +363,10 @@ class EnsembleEngine:
 
     def _settle_waiting(self, group: Group) -> None:
         wanted = group.decide_what_waits()
-        for uid in group.submitted.keys() - wanted.keys():
-            self._engine.withdraw(uid)
+        # An earlier leader may have made room for one that waits with others by now.
+        for uid in (*group.submitted, *filter(self._engine.keeps_room_for, group.waiting)):
+            if uid not in wanted:
+                self._engine.withdraw(uid)
         for uid, gang in wanted.items():
             if group.submitted.get(uid) != gang:
                 self._engine.submit(gang, self._now)

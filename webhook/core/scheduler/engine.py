@@ -109,6 +109,10 @@ class Engine:
         known = self.state.claims
         known |= {uid: claim for uid, claim in claims.items() if uid not in known}
 
+    def keeps_room_for(self, uid: str) -> bool:
+        """Return whether a claim stands for a gang, known to wait or not."""
+        return uid in self.state.claims
+
     def restore_bookings(self, bookings: Mapping[str, Booked]) -> None:
         """Let the heads of Backfill queues keep what an earlier leader booked for them, if they are the heads still."""
         self.state.backfill.recalled |= bookings

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -269,6 +270,31 @@ def test_the_room_is_kept_too_for_a_job_that_is_enough_by_itself_and_whose_job_i
     world.submit(gang("later", "q", pods=3, priority=9), job("a", 4, priority=5))
     assert world.start() == []
     assert world.gone("low").start() == ["a"]
+
+
+@pytest.mark.parametrize("first", ["jobs", "claims"])
+def test_what_a_job_claims_by_itself_lapses_where_it_waits_with_others_when_another_leads(first: str) -> None:
+    """Such as one that came while its group ran, which has ended since."""
+    queues = (queue("q", 4, preemption=LOWER), queue("r", 2))
+    world = Shared(*queues)
+    world.submit(gang("low", "q", pods=4))
+    world.start()
+    world.submit(job("b", quorum=2, priority=5))
+    assert [p.uid for p in world.plan().preempted] == ["low"]
+    claims = world.engine.claims()
+    assert [*claims] == ["b"]
+    world.engine = EnsembleEngine()
+    world.set_policy(*queues)
+    world.engine.restore(replace(world.ledger["low"], stopping="Preempted"))
+    together = [replace(job(name, 1, quorum=2), queue="r") for name in "ab"]
+    if first == "claims":
+        world.engine.restore_claims(claims)
+    world.submit(*together)
+    if first == "jobs":
+        assert world.code("b") is Code.PENDING_EVALUATION
+        world.engine.restore_claims(claims)
+    assert world.start() == ["a", "b"]
+    assert world.engine.claims() == {}
 
 
 def test_the_pods_of_an_ensemble_that_is_stopped_leave_the_fence() -> None:
