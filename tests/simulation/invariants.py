@@ -16,7 +16,7 @@ from tests.simulation.counted_groups import CountedGroups
 from tests.simulation.ensembles import Ensemble
 from tests.simulation.gpu_pods import GPU, GpuPods
 from tests.simulation.hostile import PREFIX
-from tests.simulation.kept_nodes import large_to_come, lost_to_large
+from tests.simulation.kept_nodes import large_to_come, not_to_come
 from tests.simulation.load import how_it_ended, stored_job
 from tests.simulation.mixed_ledger import PutBack, StoredLedger
 from tests.simulation.queues import COHORT, CREDITS, CREDITS_A_GPU, HARD_PODS
@@ -303,16 +303,19 @@ class Invariants:
         """Return what is oversubscribed, empty when nothing is."""
         held: list[Held] = []
         scattered = 0
-        bound = Counter(
-            p["metadata"]["labels"][names.GANG_LABEL] for p in self._gang_pods() if p["spec"].get("nodeName")
-        )
+        bound, live = Counter[str](), Counter[tuple[str, str]]()
+        for pod in self._gang_pods():
+            labels = pod["metadata"]["labels"]
+            bound[labels[names.GANG_LABEL]] += bool(pod["spec"].get("nodeName"))
+            live[labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")] += 1
         for reservation, usage in self._charged():
             counted = policy.charged(reservation, self._cohorts.get(reservation.queue or "")) is not None
             for key, amount in usage.items():
                 each = {GPU: 1, CREDITS: CREDITS_A_GPU}.get(key.resource)
                 if each is not None and counted:
                     held.append((reservation, amount // each))
-                    scattered += min(amount // each, large_to_come(reservation, bound[reservation.uid]))
+                    to_come = large_to_come(reservation, bound[reservation.uid])
+                    scattered += min(amount // each, max(to_come, not_to_come(reservation, live)))
         over_nodes = sum(amount for _, amount in held) - scattered - sum(self._weather.nodes) * 1000
         if over_nodes > 0 and over_nodes > self._displaced():
             # Of pods that ask one each and may go anywhere the sum tells whether all fit.
@@ -321,10 +324,10 @@ class Invariants:
         return over and f"{over}: {self._all_held()}"
 
     def _displaced(self) -> int:
-        """Return what gangs lack because pods have landed where nobody meant them to go."""
-        pods, entries, weather = self._gang_pods(), self._ledger.entries.values(), self._weather
-        lost = lost_to_large(pods, entries)
-        return lost + 1000 * without_rack(weather.nodes, pods, entries, two_flavors=weather.two_flavors)
+        """Return what gangs that go on lack because others have landed in the racks where their pods are to go."""
+        going_on = [entry for entry in self._ledger.entries.values() if entry.stopping is None]
+        nodes, two_flavors = self._weather.nodes, self._weather.two_flavors
+        return 1000 * without_rack(nodes, self._gang_pods(), going_on, two_flavors=two_flavors)
 
     def _charged(self) -> Iterator[tuple[Reservation, Mapping[FlavorResource, int]]]:
         """Yield each gang that holds anything, and what it is charged."""

@@ -2,15 +2,14 @@
 nobody starts on nodes that are kept for another, who claims or has booked them.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tests.simulation.gpu_pods import GPU
 from webhook.assembly.reconciler import ReconcilerParts
 from webhook.core.ledger.record import Reservation
 from webhook.core.nodes.capacity import Capacity
-from webhook.core.notation import names
 from webhook.core.scheduler.plan import Plan
 
 
@@ -24,25 +23,17 @@ def large_to_come(reservation: Reservation, bound: int) -> int:
     return each * max(0, sum(reservation.counts.values()) - bound) if each > 1000 else 0
 
 
-def lost_to_large(pods: Iterable[dict[str, Any]], reservations: Iterable[Reservation]) -> int:
-    """Return what gangs that are being stopped may lack: the room of a pod of theirs that has gone is another's by
-    then, whose pod of several GPUs landed there because others had landed where it was to go.
+def not_to_come(reservation: Reservation, live: Mapping[tuple[str, str], int]) -> int:
+    """Return what pods ask that a gang which is being stopped has no more, by how many are left of each pod set.
+
+    It is sent no others. If the node of one was meant for another, whose pods come there at last, it has no place.
     """
-    there = defaultdict[tuple[str, str], Counter[str]](Counter)
-    for pod in pods:
-        labels, node = pod["metadata"]["labels"], pod["spec"].get("nodeName")
-        if node:
-            there[labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")][node] += 1
-    lacking = strayed = 0
-    for reservation in reservations:
-        for pod_set in reservation.pod_sets:
-            each = pod_set.price.requests.get(GPU, 0)
-            on = there[reservation.uid, pod_set.name]
-            if reservation.stopping is not None:
-                lacking += each * max(0, pod_set.count - on.total())
-            if each > 1000:
-                strayed += each * sum(max(0, count - pod_set.places.get(node, 0)) for node, count in on.items())
-    return min(lacking, strayed)
+    if reservation.stopping is None or reservation.adopted:
+        return 0
+    return sum(
+        pod_set.price.requests.get(GPU, 0) * max(0, pod_set.count - live.get((reservation.uid, pod_set.name), 0))
+        for pod_set in reservation.pod_sets
+    )
 
 
 def without_room(nodes: Capacity, started: Iterable[Reservation]) -> str:

@@ -46,54 +46,25 @@ def without_rack(
     """Return how many pods are to come that have to be in one rack, and find no room there: others landed in it whose
     room was kept elsewhere, and that is others' by then. ``nodes`` are their GPUs, of which each pod takes one. Where
     there are ``two_flavors``, a rack has nodes of both, and a pod finds room on those of its own.
-
-    For a gang that is being stopped nobody who may go elsewhere gives up a place that it was given in that rack. Nor
-    does a gang that is being stopped, for anybody: what it holds there is free as soon as it has stopped. Until then
-    it may lack that place: to one whose pod landed there because another's had landed where it was to go.
     """
 
     def of_node(number: int) -> Room:
         return labels_of(number)[RACK], flavors.labels_of(number)[flavors.POOL] if two_flavors else ""
 
-    left, bound, there = Counter[Room](), Counter[tuple[str, str]](), Counter[tuple[str, str, str]]()
-    to_come, stopping, anywhere, goes_soon = Counter[Room](), Counter[Room](), Counter[Room](), Counter[Room]()
-    strays = Counter[Room]()
+    left, bound, to_come = Counter[Room](), Counter[tuple[str, str]](), Counter[Room]()
     for number, gpus in enumerate(nodes):
         left[of_node(number)] += gpus
     for pod in pods:
         labels, node = pod["metadata"]["labels"], pod["spec"].get("nodeName")
         if node:
             left[of_node(_number(node))] -= 1
-            whose = labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")
-            bound[whose] += 1
-            there[*whose, node] += 1
+            bound[labels[names.GANG_LABEL], labels.get(names.POD_SET_LABEL, "")] += 1
     for reservation in reservations:
         for pod_set in reservation.pod_sets:
-            missing = max(0, pod_set.count - bound[reservation.uid, pod_set.name])
-            for number in range(len(nodes)):
-                here = there[reservation.uid, pod_set.name, f"node-{number}"]
-                strays[of_node(number)] += max(0, here - pod_set.places.get(f"node-{number}", 0))
-            if RACK not in pod_set.domain:
-                for node, count in pod_set.places.items():
-                    here = min(missing, max(0, count - there[reservation.uid, pod_set.name, node]))
-                    anywhere[of_node(_number(node))] += here
-                    goes_soon[of_node(_number(node))] += 0 if reservation.stopping is None else here
-                    missing -= here
-                continue
-            room = pod_set.domain[RACK], pod_set.flavors.get(GPU, "") if two_flavors else ""
-            to_come[room] += missing
-            if reservation.stopping is not None:
-                stopping[room] += missing
-    lacking = {room: count - max(0, left[room]) for room, count in to_come.items()}
-    return sum(
-        max(
-            lacks,
-            min(stopping[room], lacks + anywhere[room]),
-            min(to_come[room] + strays[room], lacks + goes_soon[room]),
-            0,
-        )
-        for room, lacks in lacking.items()
-    )
+            if RACK in pod_set.domain:
+                room = pod_set.domain[RACK], pod_set.flavors.get(GPU, "") if two_flavors else ""
+                to_come[room] += max(0, pod_set.count - bound[reservation.uid, pod_set.name])
+    return sum(max(0, count - max(0, left[room])) for room, count in to_come.items())
 
 
 class Racks:
