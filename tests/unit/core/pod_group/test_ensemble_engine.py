@@ -3,13 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.random_worlds import gangs, vertices
 from tests.unit.core.worlds import World, cohort, gang, group, policy, queue
-from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger, Reservation
 from webhook.core.model.gang import Gang
 from webhook.core.model.policy import Preemption, PreemptionPolicy, Queue, StopPolicy
@@ -236,65 +234,6 @@ def test_a_preemptor_that_is_an_ensemble_is_named_by_a_job() -> None:
     assert [(p.uid, p.by) for p in plan.preempted] == [("low", "a")]
     assert world.code("a") is world.code("b") is Code.WAITING_FOR_PREEMPTED
     assert world.stop("low").gone("low").start() == ["a", "b"]
-
-
-def test_what_others_were_stopped_for_is_kept_for_an_ensemble_when_another_leads() -> None:
-    world = Shared(queue("q", 4, preemption=LOWER))
-    world.submit(gang("low", "q", pods=4))
-    world.start()
-    world.submit(job("a", created=1.0, priority=5), job("b", created=2.0, priority=5))
-    assert [p.uid for p in world.plan().preempted] == ["low"]
-    written = Ledger(1, 1, {"low": replace(world.ledger["low"], stopping="Preempted")}, world.engine.claims())
-    ledger = ledger_text.decode(ledger_text.encode(written))
-    world.engine = EnsembleEngine()
-    world.set_policy(queue("q", 4, preemption=LOWER))
-    world.engine.restore(ledger.entries["low"])
-    world.engine.restore_claims(ledger.claims)
-    world.submit(gang("later", "q", pods=3, priority=9), job("a", created=1.0, priority=5))
-    assert world.start() == []
-    world.submit(job("b", created=2.0, priority=5))
-    assert world.gone("low").start() == ["a", "b"]
-
-
-def test_the_room_is_kept_too_for_a_job_that_is_enough_by_itself_and_whose_job_is_read_last() -> None:
-    world = Shared(queue("q", 4, preemption=LOWER))
-    world.submit(gang("low", "q", pods=4))
-    world.start()
-    world.submit(job("a", 4, priority=5))
-    assert [p.uid for p in world.plan().preempted] == ["low"]
-    claims = world.engine.claims()
-    world.engine = EnsembleEngine()
-    world.set_policy(queue("q", 4, preemption=LOWER))
-    world.engine.restore(replace(world.ledger["low"], stopping="Preempted"))
-    world.engine.restore_claims(claims)
-    world.submit(gang("later", "q", pods=3, priority=9), job("a", 4, priority=5))
-    assert world.start() == []
-    assert world.gone("low").start() == ["a"]
-
-
-@pytest.mark.parametrize("first", ["jobs", "claims"])
-def test_what_a_job_claims_by_itself_lapses_where_it_waits_with_others_when_another_leads(first: str) -> None:
-    """Such as one that came while its group ran, which has ended since."""
-    queues = (queue("q", 4, preemption=LOWER), queue("r", 2))
-    world = Shared(*queues)
-    world.submit(gang("low", "q", pods=4))
-    world.start()
-    world.submit(job("b", quorum=2, priority=5))
-    assert [p.uid for p in world.plan().preempted] == ["low"]
-    claims = world.engine.claims()
-    assert [*claims] == ["b"]
-    world.engine = EnsembleEngine()
-    world.set_policy(*queues)
-    world.engine.restore(replace(world.ledger["low"], stopping="Preempted"))
-    together = [replace(job(name, 1, quorum=2), queue="r") for name in "ab"]
-    if first == "claims":
-        world.engine.restore_claims(claims)
-    world.submit(*together)
-    if first == "jobs":
-        assert world.code("b") is Code.PENDING_EVALUATION
-        world.engine.restore_claims(claims)
-    assert world.start() == ["a", "b"]
-    assert world.engine.claims() == {}
 
 
 def test_the_pods_of_an_ensemble_that_is_stopped_leave_the_fence() -> None:

@@ -289,7 +289,7 @@ class Store:
 
 
 def _owner_uids(stored: Stored | None) -> tuple[str, ...]:
-    """Return whom an object names as owners, each once: some name one twice."""
+    """Return the uids of an object's owners, without repetition: it may list one several times."""
     if stored is None:
         return ()
     references = stored.object["metadata"].get("ownerReferences") or ()
