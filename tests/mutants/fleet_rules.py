@@ -441,7 +441,7 @@ FLEET_MUTANTS: Final = (
         "webhook/fleet/members/shown.py",
         "    return _true(status, _ENDING.values())\n",
         '    return _true(status, ("FailureTarget",))\n',
-        f"{UNIT}/fleet/test_refused_statuses.py",
+        f"{UNIT}/fleet/test_stopped_as_it_ends.py",
     ),
     Mutant(
         "F",

@@ -78,12 +78,12 @@ async def test_a_take_over_that_is_forbidden_is_told_at_once(stage: Stage) -> No
 async def test_who_takes_over_and_cannot_renew_the_lease_raises_no_page_after_its_deadline(stage: Stage) -> None:
     """A second later another one may take over, who is not to meet pages that were written since it read them."""
     keeper, api = await candidate(stage)
-    began, api.page_seconds = asyncio.get_running_loop().time(), 1.0
+    began, api.page_seconds = asyncio.get_running_loop().time(), 1.5
     taking = asyncio.create_task(keeper.campaign())
     await asyncio.sleep(1)
     api.index = 2.0, LOST
     assert not await taking
-    assert len(api.raised_at) > 2 * AT_ONCE
+    assert 2 * AT_ONCE < len(api.raised_at) < 100
     assert max(api.raised_at) < began + 4.1
 
 
