@@ -99,8 +99,9 @@ class EnsembleEngine:
         if part is None or part.reservation.membership is None:
             self._engine.release(uid)
         if self._engine.nodes is not None:
-            # Of an ensemble each job has its own.
+            # Of an ensemble each job has its own, and leaves by itself.
             self._engine.nodes.withdraw(uid)
+            self._engine.nodes.has_left(uid)
         if key is not None:
             self._tidy(uid, key)
 

@@ -64,6 +64,8 @@ class Group:
 
     def makes_quorum_with(self, joining: Reservation, going: Set[str]) -> bool:
         """Return whether a job makes the quorum with those that go on when all of ``going`` are stopped."""
+        if not any(uid == self.uid or uid in self.held for uid in going):
+            return True
         stay = sum(joining.counts.values())
         for part in self.held.values():
             known = part.reservation

@@ -310,6 +310,8 @@ class Cycle:
         reservation = replace(planned, epoch=self._epoch, since_seconds=self._now, priority=record.gang.priority)
         reservation = state.allot(reservation, places)
         self._count(charge(state, record.queue, record.gang, reservation, amounts))
+        # Room may have come since its size was chosen.
+        state.growing[uid] = None
         return True
 
     def _promise_unused(self, eclass: EquivalenceClass, decision: Decision) -> None:

@@ -90,7 +90,9 @@ def _is_beyond_nodes(state: State, eclass: EquivalenceClass, decision: Decision)
         return False
     if decision.assignment.mode is not Mode.FIT or eclass.shifting or eclass.elastic:
         return False
-    return nodes.eligible(found.asked.shape).no_such_node or beyond(nodes, found) is not None
+    # That no node is large enough is found at a glance: a tenant may submit hundreds of such jobs.
+    largest, shape = nodes.largest, found.asked.shape
+    return not largest.might_take(shape) or nodes.eligible(shape).no_such_node or beyond(nodes, found) is not None
 
 
 def smallest(state: State, eclass: EquivalenceClass, decision: Decision) -> Decision | None:
@@ -99,7 +101,12 @@ def smallest(state: State, eclass: EquivalenceClass, decision: Decision) -> Deci
     if not eclass.elastic or queue.vertex is None or decision.fits:
         return None
     attempt = Attempt(state.decider, eclass.head, eclass.request, queue.spec, queue.vertex)
-    return attempt.at(eclass.head.least_counts)
+    if queue.heads(eclass):
+        # What the queue keeps for its head is not in that one's own way.
+        state.allocations.lift(QueueHead(queue.name))
+    least = attempt.at(eclass.head.least_counts)
+    state.allocations.put_back()
+    return least
 
 
 def beside_quota(state: State, eclass: EquivalenceClass, decision: Decision, least: Decision | None) -> list[WakeKey]:

@@ -8,6 +8,8 @@ from tests.unit.core.pod_group.test_ensemble_engine import LOWER, Shared, job
 from tests.unit.core.worlds import gang, queue
 from webhook.core.ledger import text as ledger_text
 from webhook.core.ledger.record import Ledger
+from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.node import NodeRecord
 from webhook.core.pod_group.ensemble_engine import EnsembleEngine
 from webhook.core.reasons.reasons import Code
 
@@ -69,3 +71,26 @@ def test_what_a_job_claims_by_itself_lapses_where_it_waits_with_others_when_anot
         world.engine.restore_claims(claims)
     assert world.start() == ["a", "b"]
     assert world.engine.claims() == {}
+
+
+def test_a_job_that_has_left_its_ensemble_is_awaited_on_no_node_any_more() -> None:
+    """It was until the last had left: if it started again, what it held then was taken for about to leave."""
+    world, nodes = Shared(queue("q", 20, preemption=LOWER)), Capacity()
+    for name, cpu in (("n1", 5), ("n2", 5), ("n3", 5), ("n4", 3)):
+        nodes.put_node(NodeRecord(name, {"cpu": cpu * 1000}))
+    world.engine.know_nodes(nodes)
+    ring = (job("b", 1, quorum=2, cpu=3, created=1.0), job("a", 1, quorum=2, created=2.0))
+    for each in ((gang("first", "q", cpu=3),), ring, (gang("x", "q", cpu=4, created=3.0),)):
+        world.submit(*each)
+        assert world.start()
+    world.submit(gang("high", "q", cpu=4, pods=3, priority=10, created=5.0))
+    assert {each.uid for each in world.plan().preempted} == {"a", "b", "x"}
+    world.stop("a", "b", "x").gone("a").start()
+    world.gone("b").start()
+    world.gone("first").start()
+    world.submit(*ring)
+    assert set(world.start()) == {"a", "b"}
+    world.submit(*(gang(f"small{number}", "q", created=9.0 + number) for number in range(4)))
+    world.start()
+    world.gone("x")
+    assert world.start() == ["high"], "nobody else has come to where it is to go"

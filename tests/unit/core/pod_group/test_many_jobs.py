@@ -33,3 +33,11 @@ def test_more_pod_sets_than_are_decided_in_one_go_wait_until_fewer_are_needed() 
         if not starts:
             assert world.code("a") is Code.ENTRY_TOO_LARGE
             assert "have 1200 pod sets, more than 1024" in world.why("c")
+
+
+def test_thousands_that_start_each_by_itself_are_counted_for_none_of_the_others() -> None:
+    """All that share the PodGroup were counted for each, though nobody is stopped: nine seconds with 2,000."""
+    world = Shared(queue("q", 1_000))
+    world.submit(*(job(f"job-{number}", pods=1, quorum=1, created=float(number)) for number in range(400)))
+    assert world.start() == ["job-0"], "the group runs, and each of the others is a gang of its own"
+    assert len(counted(world.start)) == 399

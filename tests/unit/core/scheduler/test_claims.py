@@ -105,3 +105,17 @@ def test_a_claim_awaits_those_who_are_stopped_for_another_that_has_taken_its_roo
     assert world.engine.claims()["a"].awaits == ("w",)
     assert "team/w being stopped" in world.why("a")
     assert world.end("w").cycle() == ["a"]
+
+
+def test_who_starts_from_a_claim_grows_into_room_that_came_since() -> None:
+    world = World(queue("q", 6, preemption=LOWER))
+    world.submit(gang("first", "q", cpu=2, priority=9), gang("low", "q", cpu=4, created=1.0)).cycle()
+    world.submit(gang("high", "q", cpu=2, pods=3, quorum=1, priority=5, created=2.0))
+    assert [victim.uid for victim in world.plan().preempted] == ["low"]
+    assert world.engine.claims()["high"].planned.counts == {"main": 2}
+    world.end("first")
+    assert world.cycle() == []
+    world.end("low")
+    plan = world.plan()
+    assert [each.counts for each in plan.grown] == [{"main": 3}]
+    assert world.used("q") == 6

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from tests.fuzz import costs
 from tests.unit.core.scheduler.test_nodes import admitted, engine
 from tests.unit.core.worlds import cohort, gang, queue
 from webhook.core.backfill.timetable import Timetable
 from webhook.core.model.policy import Strategy
+from webhook.core.nodes.node import NodeRecord
 from webhook.core.scheduler.engine import Engine
 from webhook.core.scheduler.state import State
 
@@ -99,3 +101,31 @@ def test_nothing_is_laid_out_anew_for_what_is_booked_while_nothing_changes(monke
     assert not calls
     made.release("last")
     assert admitted(made, 10.0) == ["waits"]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.STRICT_FIFO, Strategy.BACKFILL])
+def test_an_elastic_head_whose_smallest_start_lacks_nodes_alone_starts_when_one_comes(strategy: Strategy) -> None:
+    """What its queue keeps for it was taken for quota that it lacks: nobody woke it, and all stood behind it."""
+    made, there = engine(queue("q", 4, strategy=strategy), nodes={"a": 2, "b": 1})
+    made.submit(gang("runs", "q", cpu=2), 0.0)
+    assert admitted(made) == ["runs"]
+    made.submit(gang("wide", "q", cpu=2, pods=2, quorum=1, created=1.0), 0.0)
+    made.submit(gang("later", "q", cpu=1, created=2.0), 0.0)
+    assert admitted(made, 2.0) == []
+    there.put_node(NodeRecord("c", {"cpu": 4000}))
+    made.wake_nodes()
+    assert admitted(made, 3.0) == ["wide"]
+
+
+def test_hundreds_of_jobs_that_no_node_is_large_enough_for_cost_a_cycle_little() -> None:
+    """All nodes were gone through for each, to find the one that comes nearest."""
+    made, there = engine(queue("q", 10_000, strategy=Strategy.BACKFILL), nodes={f"n-{i}": 8 for i in range(1_000)})
+    for number in range(60):
+        made.submit(gang(f"huge{number}", "q", cpu=9, created=float(number), max_run_seconds=60 + number), 0.0)
+    assert costs.counted(lambda: admitted(made)) == []
+    there.put_node(NodeRecord("n-1", {"cpu": 8000}, {"kind": "n", "changed": "again"}))
+    made.wake_nodes()
+    assert costs.counted(lambda: admitted(made, 2.0)) == []
+    there.put_node(NodeRecord("large", {"cpu": 9000}, {"kind": "n"}))
+    made.wake_nodes()
+    assert admitted(made, 3.0) == ["huge0"]
