@@ -74,7 +74,12 @@ class Trees:
 
 
 def held_by(entry: Reservation, counts: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return what an entry holds that a rebuild must find again, with the counts that are noted on the job."""
-    sets = [(s.name, counts.get(s.name), s.price, s.flavors, s.charge, s.domain) for s in entry.pod_sets]
+    """Return what an entry holds that a rebuild must find again, with the counts that are noted on the job.
+
+    A pod set without pods holds nothing: the owner of an adopted job may have added one.
+    """
+    sets = [
+        (s.name, counts[s.name], s.price, s.flavors, s.charge, s.domain) for s in entry.pod_sets if counts.get(s.name)
+    ]
     alike = (entry.queue, entry.cohorts, entry.adopted, entry.loose_pods, entry.evictable, entry.since_seconds)
     return (*alike, sets)

@@ -109,6 +109,7 @@ PAST_FAILURES = (
     ("crashing with a bug of ours + crashing on nodes that come and go", 2902801153),
     ("rough with hostile tenants on few nodes + calm with orphans", 2902801165),
     ("crashing and a few at a time + calm with jobs refused and kept", 2902801162),
+    ("calm with a ledger edited + calm with hostile tenants of all kinds", 3340023216),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -161,8 +162,8 @@ scaled a Job to fewer pods than a slice of it has, a cohort that was split while
 on a node that was taken from a gang and kept for it again, each time told as free, a pod that landed where one
 was to go of a rack, which took the place of a gang being stopped, an old copy of a ledger of a gang that has more
 pods by now, a backup of a moment at which an owner held a job and nobody had written that down, a pod of several
-GPUs that landed where a gang being stopped had one, a pod that named its owner twice, and room
-that was kept for a job which started with others."""
+GPUs that landed where a gang being stopped had one, a pod that named its owner twice, room
+that was kept for a job which started with others, and a pod set without pods that an owner added to an adopted job."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)
