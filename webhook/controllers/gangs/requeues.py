@@ -101,10 +101,9 @@ def with_siblings(job: JobRecord, sibling: Reservation, why: str) -> Requeue:
 
 def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:
     """Return whether a stop holds ``job`` until its owner lifts it."""
-    if reservation is None:
+    if reservation is None or reservation.stopping not in HOLDS:
+        # A stop of ours takes that note away: its owner suspended it while it was to be stopped for something else.
         return job.suspended and job.admission is not None
-    if reservation.stopping not in HOLDS:
-        return False
     # A start removes the re-queue annotation: one without a hold next to it means that the owner has lifted the hold
     # already, while the last of its pods were ending.
     return job.requeue is None or job.held

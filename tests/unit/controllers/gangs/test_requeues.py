@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.unit.controllers.gangs.test_assess import RESERVED, STARTED, job
 from webhook.controllers.gangs.requeues import is_hold, overrun, requeue_of
 from webhook.jobs.reading.record import Requeue
@@ -62,6 +64,14 @@ def test_who_was_suspended_by_their_owner_and_has_no_reservation_any_more_waits_
     assert is_hold(suspended, None)
     assert requeue_of(suspended, None, None, 999) == Requeue("OnHold", suspended.place_seconds, ran_seconds=0.0)
     assert not is_hold(RUNNING, None), "what runs without a reservation is stopped, and waits for one"
+
+
+@pytest.mark.parametrize("why", ["Preempted", "SiblingStopped", "PodsReadyTimeout"])
+def test_who_was_suspended_by_their_owner_before_our_own_stop_was_written_waits_for_them(why: str) -> None:
+    """Such as two jobs of a PodGroup in one command: the second was queued, and started again by itself."""
+    stopping, suspended = replace(RESERVED, stopping=why), replace(RUNNING, suspended=True)
+    assert is_hold(suspended, stopping)
+    assert not is_hold(replace(suspended, admission=None), stopping), "it was ours that suspended it"
 
 
 def test_whoever_lifts_a_hold_gives_all_attempts_again_whatever_it_was_for() -> None:
