@@ -102,7 +102,7 @@ def with_siblings(job: JobRecord, sibling: Reservation, why: str) -> Requeue:
 def is_hold(job: JobRecord, reservation: Reservation | None) -> bool:
     """Return whether a stop holds ``job`` until its owner lifts it."""
     if reservation is None or reservation.stopping not in HOLDS:
-        # A stop of ours takes that note away: its owner suspended it while it was to be stopped for something else.
+        # A stop of ours takes the note of a start away: its owner suspended it, and no entry says so.
         return job.suspended and job.admission is not None
     # A start removes the re-queue annotation: one without a hold next to it means that the owner has lifted the hold
     # already, while the last of its pods were ending.

@@ -65,6 +65,7 @@ class Group:
     def makes_quorum_with(self, joining: Reservation, going: Set[str]) -> bool:
         """Return whether a job makes the quorum with those that go on when all of ``going`` are stopped."""
         if not any(uid == self.uid or uid in self.held for uid in going):
+            # Nothing has changed since it was decided about by itself. Thousands may start so in one cycle.
             return True
         stay = sum(joining.counts.values())
         for part in self.held.values():
