@@ -1,6 +1,7 @@
 """Stories of one fault that lasts while all else is well, so that what becomes of it has a bound in seconds."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from random import Random
 from typing import Any
@@ -54,7 +55,7 @@ LINGERS_SECONDS = 45.0
 """Pods are kept for less."""
 
 
-class OneFault(Story):
+class OneFault(Story, ABC):
     """One fault after another, each of one member."""
 
     rough = False
@@ -69,8 +70,9 @@ class OneFault(Story):
             await asyncio.sleep(self.chance.uniform(2, 20))
             await self._strike_at(await self._busy())
 
+    @abstractmethod
     async def _strike_at(self, member: str) -> None:
-        raise NotImplementedError
+        """Have the fault meet a member."""
 
     async def _busy(self) -> str:
         """Return a member that has or may get a gang, if one is found within a while."""
