@@ -110,6 +110,8 @@ PAST_FAILURES = (
     ("rough with hostile tenants on few nodes + calm with orphans", 2902801165),
     ("crashing and a few at a time + calm with jobs refused and kept", 2902801162),
     ("calm with a ledger edited + calm with hostile tenants of all kinds", 3340023216),
+    ("calm with a ledger put back + rough with pods lent", 3340023214),
+    ("rough with orphans that name queues + rough with pods lent", 3340023217),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -163,7 +165,9 @@ on a node that was taken from a gang and kept for it again, each time told as fr
 was to go of a rack, which took the place of a gang being stopped, an old copy of a ledger of a gang that has more
 pods by now, a backup of a moment at which an owner held a job and nobody had written that down, a pod of several
 GPUs that landed where a gang being stopped had one, a pod that named its owner twice, room
-that was kept for a job which started with others, and a pod set without pods that an owner added to an adopted job."""
+that was kept for a job which started with others, a pod set without pods that an owner added to an adopted job, an old
+copy of the ledger beside a gang that had been stopped since and whose pods were still ending, and a pod of an adopted
+job that was replaced while it ended."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)

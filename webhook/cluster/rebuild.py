@@ -28,10 +28,7 @@ NAMED_MAX: Final = 3
 
 def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
     """Return the ledger that the objects of ``view`` prove."""
-    epoch = max(
-        (job.admission.epoch for job in view.jobs.values() if job.admission is not None),
-        default=0,
-    )
+    epoch = max((start.epoch for job in view.jobs.values() if (start := job.last_start) is not None), default=0)
     seq = proved_seq(view)
     for known in (last_known, view.ledger):
         if known is not None:
@@ -50,8 +47,8 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
 
 
 def proved_seq(view: View) -> int:
-    """Return the number of the last write of the ledger by which a job was started."""
-    return max((job.admission.seq for job in view.jobs.values() if job.admission is not None), default=0)
+    """Return the number of the last write of the ledger by which a job was started, though it was stopped since."""
+    return max((start.seq for job in view.jobs.values() if (start := job.last_start) is not None), default=0)
 
 
 def _with_quorum(entries: dict[str, Reservation], view: View) -> dict[str, Reservation]:
@@ -78,13 +75,10 @@ def _succeeded_pods(job: JobRecord, name: str, since: float) -> int:
 
 
 def _reservation(job: JobRecord, view: View, epoch: int) -> Reservation | None:
-    requeue = job.requeue
-    stopped_from = None if requeue is None else requeue.undo or requeue.start
-    admission = job.admission or stopped_from
+    requeue, admission = job.requeue, job.last_start
     if admission is None or job.gang is None:
         return None
-    present = view.present(job.namespace, job.uid) + job.dispatched
-    if present == 0 and (job.finished is not None or job.deleting or (job.suspended and not job.active)):
+    if _present(job, view) == 0 and (job.finished is not None or job.deleting or (job.suspended and not job.active)):
         # Nor does the controller of one that is being deleted create any more, whatever keeps the object.
         return None
     stopping = None
@@ -190,10 +184,23 @@ def unheld(view: View, ledger: Ledger) -> list[str]:
 
     No leader releases what is there still: that ledger is an old copy, or ``view`` is. One is enough to know.
     """
-    jobs = (job for uid, job in view.jobs.items() if uid not in ledger.entries and job.admission is not None)
-    jobs = (job for job in jobs if job.is_ours and job.kind not in view.unread)
+    jobs = (job for uid, job in view.jobs.items() if uid not in ledger.entries)
+    jobs = (job for job in jobs if job.is_ours and job.kind not in view.unread and _proves(job, view, ledger))
     held = (job.key for job in jobs if _reservation(job, view, ledger.epoch) is not None)
     return list(islice(chain(held, _leaving(view, ledger)), NAMED_MAX))
+
+
+def _proves(job: JobRecord, view: View, ledger: Ledger) -> bool:
+    """Return whether it bears a start that no ledger of that write has released: a newer one, or one with pods left.
+
+    A Workflow that has ended bears that of its first run, which says nothing when somebody has it run again.
+    """
+    start = job.last_start
+    return start is not None and (start.seq > ledger.seq or _present(job, view) > 0)
+
+
+def _present(job: JobRecord, view: View) -> int:
+    return view.present(job.namespace, job.uid) + job.dispatched
 
 
 def leaving(view: View, ledger: Ledger) -> list[str]:

@@ -21,7 +21,7 @@ from webhook.core.quota.allocations import Allocation
 from webhook.core.quota.fence import Fence
 from webhook.core.reasons.eviction import HELD
 from webhook.jobs.reading import annotations
-from webhook.jobs.reading.record import JobRecord
+from webhook.jobs.reading.record import JobRecord, Requeue
 
 GPU, CREDITS = "nvidia.com/gpu", "example.com/credits"
 GANG = Gang("uid", "Job.batch", "ns", "train", "q", (PodSet("main", 2, PodPrice({GPU: 1000})),))
@@ -217,7 +217,27 @@ def test_who_was_suspended_by_their_owner_while_nobody_led_holds_no_more_than_wh
     view.put_job(replace(job, admission=annotations.admission_of(RESERVED, job, (4, 9))))
     found = rebuild.rebuilt_ledger(view, None).entries
     assert {uid: entry.stopping for uid, entry in found.items()} == ({"uid": HELD} if active else {})
-    assert bool(rebuild.unheld(view, Ledger(4, 9))) is active
+    assert bool(rebuild.unheld(view, Ledger(4, 8))) is active
+
+
+def test_who_was_stopped_since_proves_how_far_the_ledger_had_come() -> None:
+    """While pods of that start are left nothing else may say that they hold anything."""
+    view, job = View(), waiting_job(GANG, suspended=True)
+    start = annotations.admission_of(RESERVED, job, (4, 9))
+    view.put_job(replace(job, requeue=Requeue("Preempted", 1.5, start=start)))
+    assert rebuild.proved_seq(view) == 9
+    assert rebuild.unheld(view, Ledger(4, 9)) == []
+    view.put_pod(PodRecord("pod", "ns", "pod", 1, PodPrice({GPU: 1000}), gang="uid", pod_set="main"))
+    assert rebuild.unheld(view, Ledger(4, 9)) == ["ns/train"]
+    assert rebuild.rebuilt_ledger(view, None).version == (5, 10)
+
+
+def test_a_start_of_which_nothing_is_left_proves_nothing_once_the_ledger_had_come_as_far() -> None:
+    """A Workflow that had ended and is said to run again bears it while it has no pods, nor anything reserved."""
+    view, job = View(), waiting_job(GANG, suspended=False, active=True)
+    view.put_job(replace(job, admission=annotations.admission_of(RESERVED, job, (4, 9))))
+    assert rebuild.unheld(view, Ledger(5, 9)) == []
+    assert rebuild.unheld(view, Ledger(5, 8)) == ["ns/train"]
 
 
 def test_a_few_proofs_of_an_old_ledger_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,5 +255,5 @@ def test_a_few_proofs_of_an_old_ledger_are_enough(monkeypatch: pytest.MonkeyPatc
         job = waiting_job(asking, suspended=False, active=True)
         view.put_job(replace(job, admission=annotations.admission_of(replace(RESERVED, uid=job.uid), job, (4, 9))))
     known = replace(RESERVED, uid="uid-0")
-    assert rebuild.unheld(view, Ledger(4, 9, {known.uid: known})) == ["ns/job-1", "ns/job-2", "ns/job-3"]
+    assert rebuild.unheld(view, Ledger(4, 8, {known.uid: known})) == ["ns/job-1", "ns/job-2", "ns/job-3"]
     assert made == ["uid-1", "uid-2", "uid-3"]

@@ -177,11 +177,15 @@ class Stage:
             local = {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": name}}
             await self.cluster.create(local)
 
-    async def hand_over(self) -> None:
-        """End the leader and let another take over."""
+    async def stop_leading(self) -> None:
+        """End the leader."""
         assert self.leader is not None
         self.leader.cancel()
         await asyncio.gather(self.leader, return_exceptions=True)
+
+    async def hand_over(self) -> None:
+        """End the leader and let another take over."""
+        await self.stop_leading()
         self.line = Line(self.cluster.api())
         self.lead()
 

@@ -80,7 +80,7 @@ def stop(record: JobRecord, requeue: Requeue, hold: bool = False, *, kinds: Mapp
     changes: Patch = []
     if undo is not None and record.restorable:
         changes, undo = _restore_templates(record, undo), None
-    start = _start_of(record) if undo is None else None
+    start = record.last_start if undo is None else None
     marks = {names.REQUEUE: annotations.encode_requeue(replace(requeue, undo=undo, start=start), record.uid)}
     if hold:
         marks[names.HOLD] = annotations.encode_hold(record.uid)
@@ -221,13 +221,6 @@ def _undo_of(record: JobRecord) -> Admission | None:
     if record.admission is not None and (record.admission.injected or record.admission.original_counts):
         return record.admission
     return None if record.requeue is None else record.requeue.undo
-
-
-def _start_of(record: JobRecord) -> Admission | None:
-    """Return the start that pods of the job may be left of."""
-    if record.admission is not None or record.requeue is None:
-        return record.admission
-    return record.requeue.undo or record.requeue.start
 
 
 def _restore_templates(record: JobRecord, undo: Admission) -> Patch:

@@ -106,7 +106,7 @@ def _as_started(
 
     A stop gives it the completions back that its start had taken: in that run they were not left to do.
     """
-    start = admission or (None if requeue is None else requeue.undo or requeue.start)
+    start = admission or (None if requeue is None else requeue.stopped_from)
     if not ended or start is None or not start.original_counts:
         return ended
     lowered = start.original_counts.keys() & {site.name for site in sites if site.count_follower is not None}

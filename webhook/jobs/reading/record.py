@@ -87,6 +87,11 @@ class Requeue:
     """The same where there is nothing to undo: while pods of it are left, it holds what it held, whatever becomes of
     the ledger."""
 
+    @property
+    def stopped_from(self) -> Admission | None:
+        """The start it was stopped from, while anything of it may be left."""
+        return self.undo or self.start
+
 
 def spared_at_start(
     reservation: Reservation, admission: Admission | None, requeue: Requeue | None, *, suspended: bool
@@ -271,6 +276,11 @@ class JobRecord:
         """Only a member starts it, and none has taken it yet."""
         nowhere = self.dispatch in (DispatchPhase.NOWHERE, DispatchPhase.OFFERED)
         return self.for_a_member and nowhere and self.finished is None
+
+    @property
+    def last_start(self) -> Admission | None:
+        """The start that it runs by, or that it was stopped from while pods of that may be left."""
+        return self.admission or (None if self.requeue is None else self.requeue.stopped_from)
 
     @property
     def attempts(self) -> int:

@@ -29,7 +29,8 @@ def workflow(name: str) -> dict[str, Any]:
     }
 
 
-async def test_a_workflow_that_had_ended_takes_no_quota_of_others() -> None:
+@pytest.mark.parametrize("led", [True, False], ids=["led", "while nobody leads"])
+async def test_a_workflow_that_had_ended_takes_no_quota_of_others(led: bool) -> None:
     async with stage() as play:
         play.cluster.server.registry.add(Resource("argoproj.io", "v1alpha1", "workflows", "Workflow", custom=True))
         await play.cluster.create(workflow("one"))
@@ -50,9 +51,18 @@ async def test_a_workflow_that_had_ended_takes_no_quota_of_others() -> None:
         await asyncio.sleep(20)
         assert [str(each.name) for each in (await play.ledger()).entries.values()] == ["two"]
         # As ``argo retry`` does; the status of a Workflow is no subresource, and ``edit`` may write it.
+        epoch = (await play.ledger()).epoch
+        if not led:
+            await play.stop_leading()
         await phase("one", "Running")
-        entries = (await play.ledger()).entries.values()
+        if not led:
+            await play.take_over()
+            await asyncio.sleep(20)
+        after = await play.ledger()
+        entries = after.entries.values()
         assert [each.name for each in entries] == ["two"], [(each.name, each.adopted) for each in entries]
+        assert after.epoch == epoch + (not led), "nor does it have a ledger rebuilt which is as good as any"
+        assert orjson.loads(await play.admin.request("GET", PATH + "one"))["spec"]["suspend"]
 
 
 async def test_a_workflow_that_its_owner_suspends_keeps_its_room_for_when_it_is_resumed() -> None:
