@@ -182,6 +182,11 @@ def suspend_validations(family: Family) -> list[dict[str, str]]:
     """Return the rules on the suspend field, for kinds that have one."""
     if not family.suspends:
         return []
+    paused = [kind.kind for kind in family.kinds if kind.suspend and not kind.evictable]
+    # Suspended by its owner it keeps its room. What has ended bears the note too: the reconciler suspends that again.
+    resumes = (
+        f"\n|| object.kind in {any_of(paused)} && '{names.ADMISSION}' in variables.old_annotations" if paused else ""
+    )
     return [
         validation(
             "request.operation != 'CREATE' || variables.child || !variables.gated || !variables.runs",
@@ -189,7 +194,7 @@ def suspend_validations(family: Family) -> list[dict[str, str]]:
         ),
         validation(
             "request.operation != 'UPDATE' || variables.child || variables.ran || !variables.runs\n"
-            "|| !(variables.gated || variables.was_gated || variables.old_gangs.size() > 0)",
+            f"|| !(variables.gated || variables.was_gated || variables.old_gangs.size() > 0){resumes}",
             "only Tutti starts a queued job, once the whole gang has room: leave its suspend field alone",
         ),
         validation(

@@ -373,6 +373,24 @@ def test_policies_let_nobody_but_the_reconciler_start_a_queued_job(
     here("label", "job", "queued", "tutti.dev/queue-name=other", "--overwrite")
 
 
+def test_policies_let_an_owner_resume_the_workflow_that_was_started(
+    alone: Cluster, twin: Kubectl, here: Kubectl
+) -> None:
+    """Suspending one only pauses it: it keeps its room, and needs no turn."""
+    alone.install_kinds("argo")
+    waiting = of_kind("argoproj.io/v1alpha1", "Workflow", {"suspend": True})
+    waiting["metadata"] = {"name": "queued", "labels": {"tutti.dev/queue-name": QUEUE}}
+    wait_until(lambda: here.create(waiting, "--validate=false"), what="kind served")
+    resume = ("patch", "workflow", "queued", "--type=merge", '--patch={"spec":{"suspend":null}}')
+    assert "only Tutti starts" in here.refused(*resume)
+    started = '{"spec":{"suspend":null},"metadata":{"annotations":{"tutti.dev/admission":"{}"}}}'
+    account(alone, "tutti-reconciler", here.namespace)(
+        "patch", "workflow", "queued", "--type=merge", f"--patch={started}"
+    )
+    here.patch("workflow", "queued", {"spec": {"suspend": True}})
+    here(*resume)
+
+
 def test_policies_keep_our_annotations_and_labels_to_us(twin: Kubectl, here: Kubectl) -> None:
     here.create(job("plain"))
     assert "written only by Tutti" in here.refused("annotate", "job", "plain", "tutti.dev/admission=forged")
