@@ -15,6 +15,7 @@ import pytest
 from tests.e2e import objects, policies
 from tests.e2e.controlplane.cluster import Cluster, Shape
 from tests.e2e.kubectl import Kubectl, KubectlError, condition, wait_until
+from tests.e2e.small_jobs import job, jobset, pod, pytorchjob
 from webhook.errors import ApiError
 from webhook.jobs.reading.ours import OWN_ANNOTATIONS, OWN_LABELS
 from webhook.kube.api import JSON_PATCH, MERGE_PATCH
@@ -53,29 +54,6 @@ def root(alone: Cluster) -> Kubectl:
     member = pod("probe", labels={"tutti.dev/gang": "0b5e6f1c"})
     wait_until(lambda: sent(kubectl, member), what="the validating registration in force")
     return kubectl
-
-
-def job(name: str, queue: str = "", labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return a Job of one pod; ``labels`` are its pods'."""
-    return objects.job(name, 1, objects.pod_template(gpus=0, labels=labels), queue)
-
-
-def jobset(name: str, queue: str = "", labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return a JobSet of one pod."""
-    return objects.jobset(name, 1, objects.pod_template(gpus=0, labels=labels), queue)
-
-
-def pytorchjob(name: str, queue: str = "", labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return a PyTorchJob of two pods, without a run policy."""
-    template = objects.pod_template(gpus=0, container="pytorch", labels=labels)
-    made = objects.pytorchjob(name, 1, template, queue)
-    made["spec"].pop("runPolicy", None)
-    return made
-
-
-def pod(name: str, labels: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return a bare pod."""
-    return objects.pod(name, objects.pod_template(gpus=0, labels=labels))
 
 
 def sent(kubectl: Kubectl, manifest: dict[str, Any]) -> bool:
