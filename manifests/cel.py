@@ -110,6 +110,12 @@ def template_values(root: str, family: Family, key: str) -> str:
     return f"({template_labels(root, family)})\n{marked}"
 
 
+def lost_marks(family: Family) -> str:
+    """Return an expression: fewer pod templates than before bear our labels."""
+    now, before = (template_values(root, family, names.GANG_LABEL) for root in ("object", "oldObject"))
+    return f"{now}.size() <\n{before}.size()"
+
+
 def marked_elsewhere() -> str:
     """Return an expression: a pod template of a kind that cannot wait bears a label that Tutti alone writes, newly."""
     own = f"[{', '.join(repr(key) for key in sorted(OWN_LABELS))}]"

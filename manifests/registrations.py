@@ -76,11 +76,13 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
     entries.append(entry("gated-namespaces", "/mutate/jobs", born, namespaceSelector=gated(), **shared))
     entries += [
         entry(
-            f"{family.name}-held",
+            f"{family.name}-changed",
             "/mutate/jobs",
             job_rules([family], "UPDATE"),
             namespaceSelector=selector(),
-            matchConditions=by_others(*condition("comes-to-wait", _comes_to_wait(family, families))),
+            matchConditions=by_others(
+                *condition("waits-or-lost-marks", cel.either(_comes_to_wait(family, families), cel.lost_marks(family)))
+            ),
             **shared,
         )
         for family in families

@@ -101,8 +101,8 @@ class World:
         )
         self.lent = LentPods(self.cluster, Random(self.seed))
         self.hostile = HostileTenants(self.cluster, Random(self.seed), every_kind=self.weather.hostile_kinds)
-        # What a queue had borrowed runs on when its cohort is split, whatever the others take then. A Job that ran before
-        # Tutti came gives up pods for those lent, and replaces them while they end: nobody holds what bears no mark.
+        # What a queue had borrowed runs on when its cohort is split, whatever the others take then. A Job that ran
+        # before Tutti came gives up pods for those lent, and replaces them while they end: they bear no mark.
         replaced = self.weather.lent and self.weather.adopted
         if (self.weather.hostile or self.weather.orphaned) and not self.weather.churn and not replaced:
             self.invariants.running = Running()

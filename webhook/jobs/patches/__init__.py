@@ -1,3 +1,3 @@
-"""The JSON Patches that Tutti writes: at creation (``marking``), on jobs (``job``) and their pod templates
-(``template``), and on pods behind our scheduling gate (``pod``).
+"""The JSON Patches that Tutti writes: at creation (``marking``), where a change leaves our marks out (``kept_marks``),
+on jobs (``job``) and their pod templates (``template``), and on pods behind our scheduling gate (``pod``).
 """

@@ -106,15 +106,21 @@ def marked(
     for site in readable_sites(kind, obj, context):
         if site.metadata_path is None:
             continue
-        for part in site.scaffold:
-            if paths.find_at(changed, part.place) is None:
-                changed = put_if_possible(changed, part.place, part.value)
+        changed = with_scaffold(changed, site)
         changed = put_if_possible(changed, (*site.metadata_path, "labels", names.GANG_LABEL), gang)
         changed = put_if_possible(changed, (*site.metadata_path, "labels", names.POD_SET_LABEL), site.name)
         changed = _without_own_annotations(changed, site.metadata_path)
         if kind.scheduling_gated:
             changed = _gated(changed, site)
     return changed if isinstance(changed, dict) else obj
+
+
+def with_scaffold(node: Any, site: PodSetSite) -> Any:
+    """Return an object with what has to be there before its pod set can be marked."""
+    for part in site.scaffold:
+        if paths.find_at(node, part.place) is None:
+            node = put_if_possible(node, part.place, part.value)
+    return node
 
 
 def _is_ordinary(kind: JobKind, manager: object) -> bool:
@@ -127,7 +133,7 @@ def stripped(kind: JobKind, obj: Mapping[str, Any], context: ReadContext, *, sus
     changed: Any = obj
     suspended = kind.suspend is None or paths.find(obj, kind.suspend) is True
     if status.restorable(kind, obj, suspended, status.active(kind, obj)):
-        start = _last_start(obj)
+        start = last_start(obj)
         sites = readable_sites(kind, obj, context)
         for site in sites:
             changed = _without_ours(changed, kind, site)
@@ -234,7 +240,7 @@ def _undone(node: Any, site: PodSetSite, start: Admission) -> Any:
     return node
 
 
-def _last_start(obj: Mapping[str, Any]) -> Admission | None:
+def last_start(obj: Mapping[str, Any]) -> Admission | None:
     """Return the start whose injections are still in the object, whether it runs or was stopped."""
     own = paths.find_mapping(obj, ("metadata", "annotations"))
     uid = paths.find(obj, ("metadata", "uid"))

@@ -336,6 +336,21 @@ def _own_fields_refused(change: Change) -> Answer | None:
     before, now = (own_fields(change.rules, change.kind, obj) for obj in (change.old, change.obj))
     if before == now:
         return None
+    had, has = (gang_labels(change.rules, change.kind, obj) for obj in (change.old, change.obj))
+    # One that cannot be read has lost none for all anybody knows.
+    lost = sorted(had.keys() - has.keys()) if has else []
+    if lost and change.running:
+        message = f"pod set {lost[0]} cannot be taken out of a running gang, which holds room for it. Suspend it first"
+        return deny(Refusal.OWN_FIELDS, message)
+    before = {field: value for field, value in before.items() if field.pod_set not in lost}
+    if not change.running:
+        # What is new in a job that waits is marked as what was there.
+        gained = has.keys() - had.keys()
+        marks: set[tuple[str, str, object]] = {(names.POD_SET_LABEL, name, name) for name in gained}
+        marks |= {(names.GANG_LABEL, name, label) for name in gained for label in had.values()}
+        now = {field: value for field, value in now.items() if (field.key, field.pod_set, value) not in marks}
+    if before == now:
+        return None
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     hold = OwnField("annotation", names.HOLD)
     if changed == [hold] and hold not in now and is_suspended(change.kind, change.obj):

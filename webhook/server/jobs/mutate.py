@@ -6,7 +6,8 @@ one.
 Idempotent and smallest: run on its own output it patches nothing. Owned children are never touched; their owner's
 controller decides them. A user who un-suspends a job on hold lifts the hold: the job is stored suspended still, and
 waits at its old place. A child of a job that waited for nobody, if it loses its owner and asks for a queue itself, is
-a job of its own from then on, and is suspended to wait like any other.
+a job of its own from then on, and is suspended to wait like any other. A manifest that is applied again changes none
+of what we wrote into the pod templates.
 """
 
 from collections.abc import Mapping
@@ -14,14 +15,15 @@ from typing import Any
 
 from webhook.core.notation import names
 from webhook.jobs.kinds.kind import JobKind
+from webhook.jobs.patches.kept_marks import with_kept_marks
 from webhook.jobs.patches.marking import gate_pod, mark, marked
 from webhook.jobs.plain_pods.groups import gang_uid
 from webhook.jobs.reading import annotations
-from webhook.jobs.reading.gating import GateRule, left_to_kueue, pending, with_default_queue
+from webhook.jobs.reading.gating import GateRule, is_child, left_to_kueue, pending, with_default_queue
 from webhook.server.jobs.children import comes_to_wait
 from webhook.server.review.answer import ALLOW, Answer, allow, patch
 from webhook.server.review.class_checks import corrected, corrects
-from webhook.server.review.job_facts import JobRules, is_suspended, ruling
+from webhook.server.review.job_facts import JobRules, is_suspended, ruling, ruling_alone
 from webhook.server.review.pod_facts import mirrors_static_pod, read
 from webhook.untyped import editing, paths
 from webhook.wire.admission_review import ReviewRequest
@@ -95,15 +97,20 @@ def _passed_over(rules: JobRules, obj: Mapping[str, Any]) -> Answer:
 
 def _change(request: ReviewRequest, rules: JobRules, kind: JobKind, obj: Mapping[str, Any]) -> Answer:
     old = request.old_object
-    if old is None or kind.suspend is None or request.username == rules.settings.account or is_suspended(kind, obj):
+    if old is None or kind.suspend is None or request.username == rules.settings.account:
         return ALLOW
+    kept = obj
+    if not is_child(kind, old, rules.kinds) and ruling_alone(rules, kind, old) is not None:
+        kept = with_kept_marks(kind, obj, old, rules.context())
+    if is_suspended(kind, obj):
+        return patch(tuple(editing.diff(obj, kept)))
     if is_suspended(kind, old) and _is_held(old):
-        waiting = editing.drop(obj, ("metadata", "annotations", names.HOLD))
+        waiting = editing.drop(kept, ("metadata", "annotations", names.HOLD))
         warning = "the hold is lifted: the job waits for its turn again and starts when all its pods fit"
     elif comes_to_wait(rules, kind, old, obj):
-        waiting, warning = obj, "it has lost its owner and names a queue itself: it is suspended, and waits there"
+        waiting, warning = kept, "it has lost its owner and names a queue itself: it is suspended, and waits there"
     else:
-        return ALLOW
+        return patch(tuple(editing.diff(obj, kept)))
     try:
         waiting = editing.put(waiting, kind.suspend, True)
     except editing.Blocked:
