@@ -22,17 +22,18 @@ from webhook.core.reasons.eviction import HELD, REBUILT
 from webhook.jobs.plain_pods.groups import POD_GROUP
 from webhook.jobs.reading.record import Admission, JobRecord
 
+SKIPPED_MAX: Final = 1 << 32
+"""Leaderships, or writes of a ledger, of which no job tells: there are not as many in ten years."""
 NAMED_MAX: Final = 3
 """Proofs of an old ledger that are looked for: each costs what making a reservation does."""
 
 
 def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
     """Return the ledger that the objects of ``view`` prove."""
-    epoch = max((start.epoch for job in view.jobs.values() if (start := job.last_start) is not None), default=0)
-    seq = proved_seq(view)
-    for known in (last_known, view.ledger):
-        if known is not None:
-            epoch, seq = max(epoch, known.epoch), max(seq, known.seq)
+    known = (view.ledger, last_known or view.ledger)
+    epoch, seq = max(ledger.epoch for ledger in known), max(ledger.seq for ledger in known)
+    epoch = max(epoch, _reached((start.epoch for start in _starts(view)), epoch))
+    seq = max(seq, _reached((start.seq for start in _starts(view)), seq))
     entries = {}
     for job in view.jobs.values():
         reservation = None if job.kind in view.unread else _reservation(job, view, epoch + 1)
@@ -48,7 +49,24 @@ def rebuilt_ledger(view: View, last_known: Ledger | None) -> Ledger:
 
 def proved_seq(view: View) -> int:
     """Return the number of the last write of the ledger by which a job was started, though it was stopped since."""
-    return max((start.seq for job in view.jobs.values() if (start := job.last_start) is not None), default=0)
+    return _reached((start.seq for start in _starts(view)), view.ledger.seq)
+
+
+def _starts(view: View) -> Iterator[Admission]:
+    return (start for job in view.jobs.values() if (start := job.last_start) is not None)
+
+
+def _reached(numbers: Iterable[int], known: int) -> int:
+    """Return the highest of the numbers that jobs bear, 0 if there is none, where one was ``known`` to be reached.
+
+    One far above all others was not written by us: no ledger could count on from it for long.
+    """
+    top, reached = known, 0
+    for number in sorted(numbers):
+        if number - top > SKIPPED_MAX:
+            break
+        top, reached = max(top, number), number
+    return reached
 
 
 def _with_quorum(entries: dict[str, Reservation], view: View) -> dict[str, Reservation]:
@@ -185,18 +203,21 @@ def unheld(view: View, ledger: Ledger) -> list[str]:
     No leader releases what is there still: that ledger is an old copy, or ``view`` is. One is enough to know.
     """
     jobs = (job for uid, job in view.jobs.items() if uid not in ledger.entries)
-    jobs = (job for job in jobs if job.is_ours and job.kind not in view.unread and _proves(job, view, ledger))
+    proved = proved_seq(view)
+    jobs = (job for job in jobs if job.is_ours and job.kind not in view.unread and _proves(job, view, ledger, proved))
     held = (job.key for job in jobs if _reservation(job, view, ledger.epoch) is not None)
     return list(islice(chain(held, _leaving(view, ledger)), NAMED_MAX))
 
 
-def _proves(job: JobRecord, view: View, ledger: Ledger) -> bool:
+def _proves(job: JobRecord, view: View, ledger: Ledger, proved: int) -> bool:
     """Return whether it bears a start that no ledger of that write has released: a newer one, or one with pods left.
 
     A Workflow that has ended bears that of its first run, which says nothing when somebody has it run again.
     """
     start = job.last_start
-    return start is not None and (start.seq > ledger.seq or _present(job, view) > 0)
+    if start is None:
+        return False
+    return ledger.seq < start.seq <= proved or _present(job, view) > 0
 
 
 def _present(job: JobRecord, view: View) -> int:

@@ -307,7 +307,7 @@ def _check_schema(meta: Any) -> None:
 def epoch_of(data: Mapping[str, str]) -> int:
     """Return the epoch that ``data`` says it is of; 0 where it says none."""
     try:
-        return _number(json.loads(data[META])["epoch"])
+        return number(json.loads(data[META])["epoch"])
     except UNREADABLE:
         return 0
 
@@ -320,8 +320,8 @@ def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int, dict[str, int]
         raise LedgerCorrupt(f"{META}: {error!r}") from error
     _check_schema(meta)
     try:
-        epoch, seq, digest = _number(meta["epoch"]), _number(meta["seq"]), int(meta["checksum"], 16)
-        seen = {str(name): _number(at) for name, at in meta.get(SEEN, {}).items()}
+        epoch, seq, digest = number(meta["epoch"]), number(meta["seq"]), int(meta["checksum"], 16)
+        seen = {str(name): number(at) for name, at in meta.get(SEEN, {}).items()}
     except UNREADABLE as error:
         raise LedgerCorrupt(f"{META}: {error!r}") from error
     if meta.get("schema") is None:
@@ -329,12 +329,12 @@ def _decode_meta(data: Mapping[str, str]) -> tuple[int, int, int, dict[str, int]
     return epoch, seq, digest, seen
 
 
-def _number(written: Any) -> int:
+def number(written: Any) -> int:
     """Return an epoch or the number of a write. Raises one of ``UNREADABLE`` for what is none."""
-    number = int(written)
-    if not 0 <= number < NUMBER_MAX:
+    found = int(written)
+    if not 0 <= found < NUMBER_MAX:
         raise ValueError(f"no number that a ledger comes to: {shown(written)}")
-    return number
+    return found
 
 
 def _decode_key(key: str, text: str) -> Any:

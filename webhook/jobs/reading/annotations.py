@@ -7,15 +7,18 @@ still takes them as untrusted text.
 
 from collections.abc import Mapping
 from sys import intern
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from webhook.core.ledger.record import Reservation
-from webhook.core.ledger.text import decode_cohorts, decode_membership, encode_cohorts, encode_membership
+from webhook.core.ledger.text import decode_cohorts, decode_membership, encode_cohorts, encode_membership, number
 from webhook.core.model.interning import interned
 from webhook.jobs.reading.record import Admission, JobRecord, Requeue
 from webhook.wire.nesting import shallow
+
+SECONDS_MAX: Final = 1e11
+"""In the year 5138."""
 
 
 def admission_of(reservation: Reservation, job: JobRecord, version: tuple[int, int]) -> Admission:
@@ -83,12 +86,12 @@ def decode_requeue(text: object, uid: str) -> Requeue | None:
         undo, start = record.get("undo"), record.get("start")
         return Requeue(
             reason=str(record["reason"]),
-            place_seconds=float(record["place"]),
-            attempts=int(record.get("attempts", 0)),
-            not_before_seconds=float(record.get("notBefore", 0)),
+            place_seconds=_seconds(record["place"]),
+            attempts=number(record.get("attempts", 0)),
+            not_before_seconds=_seconds(record.get("notBefore", 0)),
             message=str(record.get("message", "")),
-            ran_seconds=float(record.get("ran", 0)),
-            succeeded_pods=int(record.get("succeeded", 0)),
+            ran_seconds=_seconds(record.get("ran", 0)),
+            succeeded_pods=number(record.get("succeeded", 0)),
             undo=_admission(undo, uid) if isinstance(undo, dict) else None,
             start=_admission(start, uid) if isinstance(start, dict) else None,
         )
@@ -145,16 +148,16 @@ def _admission(record: Mapping[str, Any], uid: str) -> Admission | None:
         queue = record.get("queue")
         return Admission(
             uid=uid,
-            epoch=int(record["epoch"]),
-            seq=int(record["seq"]),
+            epoch=number(record["epoch"]),
+            seq=number(record["seq"]),
             queue=None if queue is None else intern(str(queue)),
             counts=_counts(record["counts"]),
             flavors=_texts_by_set(record.get("flavors", {})),
-            since_seconds=float(record.get("since", 0)),
+            since_seconds=_seconds(record.get("since", 0)),
             injected=_injections(record.get("injected", {})),
             original_counts=_counts(record.get("originalCounts", {})),
-            attempts=int(record.get("attempts", 0)),
-            ran_seconds=float(record.get("ran", 0)),
+            attempts=number(record.get("attempts", 0)),
+            ran_seconds=_seconds(record.get("ran", 0)),
             membership=decode_membership(record.get("membership")),
             charges=interned({str(name): _counts(charge) for name, charge in record.get("charges", {}).items()}),
             adopted=record.get("adopted") is True,
@@ -173,7 +176,19 @@ def _texts_by_set(record: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
 
 
 def _counts(record: Mapping[str, Any]) -> Mapping[str, int]:
-    return interned({str(name): int(count) for name, count in record.items()})
+    counts = {str(name): int(count) for name, count in record.items()}
+    if any(count < 0 for count in counts.values()):
+        # Reserved, it would give others room that there is not.
+        raise ValueError("less than nothing")
+    return interned(counts)
+
+
+def _seconds(written: Any) -> float:
+    """Return a time, or how long something took. Raises ValueError where nobody could tell when that is."""
+    seconds = float(written)
+    if not 0 <= seconds < SECONDS_MAX:
+        raise ValueError("no time")
+    return seconds
 
 
 def _injections(record: Mapping[str, Any]) -> Mapping[str, Mapping[str, object]]:
