@@ -277,14 +277,13 @@ class Reconciler:
     def _start(self, batch: Batch, moved: Changes, ledger: Ledger) -> None:
         """Start whoever ``ledger`` admits: that is stored, though not yet that others of the batch have ended."""
         self._view.set_ledger(ledger, moved)
-        starts: list[Effect | None] = []
-        for job in batch.starts.values():
+        due = [(job, partial(self._start_of, job, ledger)) for job in batch.starts.values()]
+        due += [(job, partial(gated_pods.lifting, job, pods, ledger, self._view)) for job, pods in batch.lifts.values()]
+        for job, make in due:
             try:
-                starts.append(self._start_of(job, ledger))
+                self._carry_out(effect for effect in [make()] if effect is not None)
             except Exception as error:
                 self._broken(job.uid, job, error)
-        starts += (gated_pods.lifting(job, pods, ledger, self._view) for job, pods in batch.lifts.values())
-        self._carry_out(effect for effect in starts if effect is not None)
 
     def _start_of(self, job: JobRecord, ledger: Ledger) -> Effect | None:
         """Return the start of a job if the ledger that was just written still says so."""

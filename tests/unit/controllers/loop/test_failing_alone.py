@@ -17,6 +17,7 @@ from webhook.assembly.reconciler import ReconcilerParts, reconciler
 from webhook.clock import LoopClock
 from webhook.cluster.queue_counts import QueueCounts
 from webhook.config import Config
+from webhook.controllers.gangs import gated_pods
 from webhook.controllers.loop import failed_gangs
 from webhook.core.assignment.decision import Decision
 from webhook.core.notation import names
@@ -201,6 +202,23 @@ async def test_a_follower_that_cannot_explain_a_gang_begins_anew_without_it(monk
         assert parts.reconciler.leading
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_plain_pods_that_we_fail_to_let_go_do_not_end_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lifting(*_: Any) -> Any:
+        raise KeyError("a shape that nobody thought of")
+
+    before = sample("tutti_stepped_down_total", why="bug")
+    monkeypatch.setattr(gated_pods, "lifting", lifting)
+    with structlog.testing.capture_logs() as logs:
+        async with led() as (cluster, _):
+            await cluster.create(pod_group())
+            await cluster.create(waiting_pod())
+            await cluster.create(waiting_job("other"))
+            await asyncio.sleep(20)
+            assert not await suspended(cluster, "other")
+    assert told(logs) == ["team-a/train"]
+    assert sample("tutti_stepped_down_total", why="bug") == before
 
 
 async def test_a_running_gang_at_whose_growth_the_engine_fails_runs_on_as_it_is(
