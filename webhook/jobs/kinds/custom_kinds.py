@@ -244,6 +244,9 @@ def _incoherent(kind: JobKind, where: str) -> Iterable[Problem]:
         )
     if not kind.pod_sets and kind.reader is None:
         yield Problem(f"{where}.podSets", "", "names no pods", "write where the pod templates are")
+    if kind.template_change is TemplateChange.NEVER and not (kind.scheduling_gated or kind.loose_pods):
+        fix = "write when they may change; only pods that a scheduling gate holds are marked by themselves"
+        yield Problem(f"{where}.templateChange", "never", "no start could mark its pod templates", fix)
     if not kind.succeeded:
         fix = "write the condition or value that ends it; without one its quota is never returned"
         yield Problem(f"{where}.succeeded", "", "nothing says when it has ended", fix)

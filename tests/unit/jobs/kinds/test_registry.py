@@ -84,6 +84,7 @@ def test_a_shipped_kind_can_be_corrected():
 
 def test_a_kind_held_by_gates_is_never_stopped():
     held = {key: value for key, value in SWEEP.items() if key != "suspend"} | {"schedulingGated": True}
+    assert not load_custom(held | {"templateChange": "never"}, KINDS).evictable
     assert not load_custom(held, KINDS).evictable
     assert load_custom(SWEEP, KINDS).evictable
 
@@ -113,6 +114,7 @@ def test_what_a_controller_adds_to_pods_can_be_said_for_a_custom_kind_and_correc
         ({"succeeded": [{"condition": "A", "path": "b"}]}, "succeeded.0"),
         ({"sucseeded": []}, "sucseeded"),
         ({"templateChange": "sometimes"}, "templateChange"),
+        ({"templateChange": "never"}, "templateChange"),
         ({"extends": "Nothing.here"}, "extends"),
         ({"addedContainers": [{"requests": {"cpu": "much"}}]}, "addedContainers.0.requests.cpu"),
         ({"addedContainers": [{"memory": "10Mi"}]}, "addedContainers.0.memory"),
