@@ -466,6 +466,10 @@ class Capacity:
                 more[node][name] = more[node].get(name, 0) - amount + now.get(name, 0)
         return more
 
+    def awaited(self, gangs: Iterable[str]) -> list[str]:
+        """Return those of ``gangs`` for whose room somebody waits: what they leave together is not the sum of each."""
+        return [gang for gang in dict.fromkeys(gangs) if gang in self._claims.whole.awaited]
+
     def held_on(self, nodes: Container[str], resource: str) -> Counter[str]:
         """Return how much of a resource gangs hold on ``nodes`` or will, by uid; it looks at the nodes of all gangs."""
         found = Counter[str]()

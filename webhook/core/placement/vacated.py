@@ -8,7 +8,7 @@ is done for so many nodes only, as whoever writes a job says how many sets it ha
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.ranking import Ranking
@@ -25,6 +25,16 @@ One that would need more ends without a result."""
 
 
 Gangs = tuple[str, ...]
+
+
+class _Change(NamedTuple):
+    """Who was taken out, or put back."""
+
+    gangs: Gangs
+    freed: Mapping[str, Amounts] | None
+    """What is free by it, by node, where that depends on who else is out."""
+    sign: int
+    """-1 where they were put back, and ``freed`` is free no more."""
 
 
 class _Count:
@@ -45,11 +55,12 @@ class _Count:
         self._held: dict[Gangs, tuple[list[int], list[list[int]]]] = {}
         """Of gangs the rows of nodes that the pods may use, and what the gangs hold there of all that is asked."""
 
-    def change(self, gangs: Gangs, sign: int) -> int:
-        """Let gangs be gone, or back where ``sign`` is negative; return on how many nodes pods were counted."""
-        if gangs not in self._held:
+    def change(self, change: _Change) -> int:
+        """Let gangs be gone, or back; return on how many nodes pods were counted."""
+        gangs, freed, sign = change
+        if freed is None and gangs not in self._held:
             self._held[gangs] = self._read(self._capacity.held_by(gangs))
-        (rows, amounts), pods = self._held[gangs], self._pods
+        (rows, amounts), pods = self._held[gangs] if freed is None else self._read(freed), self._pods
         for (_, _, free), held in zip(self._asks, amounts, strict=True):
             for row, amount in zip(rows, held, strict=True):
                 free[row] += sign * amount
@@ -79,8 +90,9 @@ class Vacated:
         """The sets that have to find nodes."""
         self._more: dict[str, dict[str, int]] = {}
         """Node to amounts that are free besides, where counts do not decide."""
-        self._changes: list[tuple[Gangs, int]] = []
-        """Who was taken out, or put back where that is negative."""
+        self._changes: list[_Change] = []
+        self._awaited: list[str] = []
+        """Of those who are out whose room others claim."""
         self._only_taken = 0
         """Since this change nobody was put back."""
         self._uncounted, self._counts = list(self.asked), list[_Count]()
@@ -142,7 +154,7 @@ class Vacated:
         while count.seen < len(self._changes) and not (count.prefilter.open and count.seen >= self._only_taken):
             if self._gives_up(0):
                 return False
-            self._look(count.change(*self._changes[count.seen]))
+            self._look(count.change(self._changes[count.seen]))
             count.seen += 1
         return count.prefilter.open
 
@@ -158,10 +170,31 @@ class Vacated:
     def _change(self, gangs: Gangs, sign: int) -> None:
         if self.given_up:
             return
-        self._changes.append((gangs, sign))
-        if sign < 0:
+        awaited = self.capacity.awaited(gangs)
+        if awaited:
+            self._note(_Change(tuple(awaited), self._freed(awaited, sign), sign))
+        others = tuple(gang for gang in gangs if gang not in awaited)
+        if others:
+            self._note(_Change(others, None, sign))
+
+    def _freed(self, awaited: Sequence[str], sign: int) -> Mapping[str, Amounts]:
+        """Return what gangs leave beside those that are out: a claim that awaits several has its room once."""
+        others = [gang for gang in self._awaited if gang not in awaited]
+        self._awaited = [*others, *awaited] if sign > 0 else others
+        apart, together = self.capacity.held_by(others), self.capacity.held_by([*others, *awaited])
+        return {
+            node: {name: amount - apart.get(node, {}).get(name, 0) for name, amount in amounts.items()}
+            for node, amounts in together.items()
+        }
+
+    def _note(self, change: _Change) -> None:
+        self._changes.append(change)
+        if change.sign < 0:
             self._only_taken = len(self._changes)
-        for node, amounts in () if self._counts_decide else self.capacity.held_by(gangs).items():
+        if self._counts_decide:
+            return
+        freed = self.capacity.held_by(change.gangs) if change.freed is None else change.freed
+        for node, amounts in freed.items():
             more = self._more.setdefault(node, {})
             for name, amount in amounts.items():
-                more[name] = more.get(name, 0) + sign * amount
+                more[name] = more.get(name, 0) + change.sign * amount

@@ -1,11 +1,13 @@
 """While others are taken out and put back, a gang finds nodes where it would if they were gone, for fewer looks."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness
+from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.claimed import Claimed
 from webhook.core.nodes.node import Bound, NodeRecord
 from webhook.core.nodes.shape import Shape
 from webhook.core.placement import vacated
@@ -56,6 +58,46 @@ def test_what_is_found_is_what_would_be_if_those_were_gone(
             left = [nodes if number not in out else [] for number, nodes in enumerate(gangs)]
             assert seats.found() is not isinstance(place(occupied(left), asked, thorough=False), Misplaced)
     assert not seats.given_up
+
+
+CLAIMS = st.lists(
+    st.tuples(
+        st.dictionaries(st.integers(0, NODES - 1), st.integers(1, 4), min_size=1, max_size=3),
+        st.sets(st.integers(0, 5), min_size=1, max_size=4),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+TWO_OUT: list[tuple[int, bool]] = [(0, False), (1, True)]
+
+
+@example([(2, 1, None)], [[0, 0], [0, 0], *([n] * 4 for n in (1, 2, 3, 4, 5))], [({0: 3}, {0, 1}, True)], TWO_OUT)
+@given(SETS, GANGS, CLAIMS, STEPS)
+def test_what_several_leave_to_one_claim_is_not_counted_for_each_of_them(
+    sets: list[tuple[int, int, Nearness | None]],
+    gangs: list[list[int]],
+    claims: list[tuple[dict[int, int], set[int], bool]],
+    steps: list[tuple[int, bool]],
+) -> None:
+    there, asked, out = occupied(gangs), asked_for(sets), list[str]()
+    shape = Shape((("cpu", 1000), ("pods", 1000)))
+    for number, (places, awaited, booked) in enumerate(claims):
+        claimed = Allotment({"main": shape}, {"main": {f"n{node}": count for node, count in places.items()}})
+        there.claim(f"c{number}", Claimed(claimed, {f"g{gang % len(gangs)}" for gang in awaited}, booked))
+    seats = Vacated(there, asked)
+    for each, asks in steps:
+        gang = f"g{each % len(gangs)}"
+        if gang in out:
+            out.remove(gang)
+            seats.give_back([gang])
+        else:
+            out.append(gang)
+            seats.take([gang])
+        if asks:
+            more = {node: dict(amounts) for node, amounts in there.held_by(out).items()}
+            assert seats.found() is not isinstance(place(there, asked, more, thorough=False), Misplaced)
 
 
 def full(nodes: int) -> Capacity:
