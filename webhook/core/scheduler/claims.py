@@ -138,6 +138,8 @@ def renew(state: State) -> None:
             continue
         if uid not in state.allocations.promises:
             state.allocations.promise(uid, queue.vertex, claim.planned.usage())
+        if state.nodes is not None and uid not in state.nodes.claimants():
+            # The first time, or nodes are read again.
             keep_places(state, uid, _places_in(claim.planned))
         if record is not None and record.eclass is not None:
             state.pending.claim(record.gang, record.eclass)

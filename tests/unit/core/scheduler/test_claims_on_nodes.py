@@ -41,7 +41,8 @@ def test_who_was_stopped_does_not_start_again_on_the_nodes_that_it_left_for_anot
     assert admitted(made, 5.0) == ["wide"]
 
 
-def test_a_new_leader_keeps_the_nodes_that_the_claim_names() -> None:
+@pytest.mark.parametrize("nodes_read", [True, False], ids=["nodes are read", "nodes are read later"])
+def test_a_new_leader_keeps_the_nodes_that_the_claim_names(nodes_read: bool) -> None:
     made, before = two_are_stopped()
     ledger = text.decode(text.encode(Ledger(1, 1, claims=made.claims())))
     (claim,) = ledger.claims.values()
@@ -52,6 +53,10 @@ def test_a_new_leader_keeps_the_nodes_that_the_claim_names() -> None:
     after.restore(stopping)
     after.state.allocations.stop("y")
     after.restore_claims(ledger.claims)
+    if not nodes_read:
+        after.know_nodes(None)
+        assert after.cycle(3.5, Fences(), epoch=1).admitted == ()
+        after.know_nodes(there)
     # The gang that claims is not read yet.
     after.submit(LOW, 4.0)
     assert admitted(after, 4.0) == []
