@@ -27,6 +27,7 @@ OTHER_PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "AppWrapper.workload.codeflare.dev": (
         "spec.components[*].template.metadata",
         "spec.components[*].template.spec.template.metadata",
+        "spec.components[*].podSetInfos[*]",
     ),
     "Workflow.argoproj.io": ("spec.podMetadata", "spec.templates[*].metadata"),
 }
@@ -112,8 +113,22 @@ def template_values(root: str, family: Family, key: str) -> str:
 
 def lost_marks(family: Family) -> str:
     """Return an expression: fewer pod templates than before bear our labels."""
-    now, before = (template_values(root, family, names.GANG_LABEL) for root in ("object", "oldObject"))
-    return f"{now}.size() <\n{before}.size()"
+    now, before = (_marked(root, family) for root in ("object", "oldObject"))
+    return f"{now} <\n{before}"
+
+
+def _marked(root: str, family: Family) -> str:
+    """Return an expression: how many pod templates bear our labels."""
+    lists_of_lists = (_marked_below(root, path) for path in family.label_paths if _nested(path))
+    return " +\n".join([f"{template_values(root, family, names.GANG_LABEL)}.size()", *lists_of_lists])
+
+
+def _marked_below(root: str, path: str, depth: int = 0) -> str:
+    head, found, tail = path.partition("[*]")
+    if not found:
+        return f"('{names.GANG_LABEL}' in {step(root, path)}.?labels.orValue({{}}) ? 1 : 0)"
+    item = f"item{depth}"
+    return f"{step(root, head)}.orValue([]).map({item}, {_marked_below(item, tail, depth + 1)}).sum()"
 
 
 def marked_elsewhere() -> str:
