@@ -111,6 +111,13 @@ def template_values(root: str, family: Family, key: str) -> str:
     return f"({template_labels(root, family)})\n{marked}"
 
 
+def changes_what_was_started() -> str:
+    """Return an expression: the spec of a job changes into which a start wrote, and may have been stopped since."""
+    return (
+        f"{one_of((names.ADMISSION, names.REQUEUE), annotations_of('oldObject'))}\n&& object.?spec != oldObject.?spec"
+    )
+
+
 def lost_marks(family: Family) -> str:
     """Return an expression: fewer pod templates than before bear our labels."""
     now, before = (_marked(root, family) for root in ("object", "oldObject"))

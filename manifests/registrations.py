@@ -81,7 +81,12 @@ def mutating_entries(families: Sequence[Family]) -> list[dict[str, Any]]:
             job_rules([family], "UPDATE"),
             namespaceSelector=selector(),
             matchConditions=by_others(
-                *condition("waits-or-lost-marks", cel.either(_comes_to_wait(family, families), cel.lost_marks(family)))
+                *condition(
+                    "waits-or-may-have-lost-marks",
+                    cel.either(
+                        _comes_to_wait(family, families), f"({cel.changes_what_was_started()})", cel.lost_marks(family)
+                    ),
+                )
             ),
             **shared,
         )

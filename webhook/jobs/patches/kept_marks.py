@@ -30,30 +30,35 @@ def with_kept_marks(
     gang = next((site.labels[names.GANG_LABEL] for site in before.values() if names.GANG_LABEL in site.labels), None)
     if gang is None:
         return obj
-    changed: Any = obj
+    changed, start = obj, last_start(old)
     for site in readable_sites(kind, obj, context):
-        if site.metadata_path is None or names.GANG_LABEL in site.labels:
-            continue
-        was, changed = before.get(site.name), with_scaffold(changed, site)
-        marks = {names.GANG_LABEL: gang, names.POD_SET_LABEL: site.name}
-        if was is not None:
-            marks = {key: was.labels[key] for key in sorted(OWN_LABELS & was.labels.keys())}
-            changed = _with_annotations(changed, site, was)
-            changed = _with_schedule(changed, site, was, last_start(old))
-        for key, value in marks.items():
-            changed = put_if_possible(changed, (*site.metadata_path, "labels", key), value)
+        was = before.get(site.name)
+        if names.GANG_LABEL not in site.labels:
+            changed = _with_marks(with_scaffold(changed, site), site, was, gang)
+        if was is not None and start is not None:
+            changed = _with_schedule(changed, site, was, start)
     return changed if isinstance(changed, dict) else obj
 
 
-def _with_annotations(node: Any, site: PodSetSite, was: PodSetSite) -> Any:
-    for key in sorted(OWN_ANNOTATIONS & was.annotations.keys()):
-        node = put_if_possible(node, (*(site.metadata_path or ()), "annotations", key), was.annotations[key])
+def _with_marks(node: Any, site: PodSetSite, was: PodSetSite | None, gang: str) -> Any:
+    labels = {names.GANG_LABEL: gang, names.POD_SET_LABEL: site.name}
+    notes: Mapping[str, Any] = {}
+    if was is not None:
+        labels = {key: was.labels[key] for key in sorted(OWN_LABELS & was.labels.keys())}
+        notes = {key: was.annotations[key] for key in sorted(OWN_ANNOTATIONS & was.annotations.keys())}
+    if site.metadata_path is not None:
+        for form, marks in (("labels", labels), ("annotations", notes)):
+            for key, value in marks.items():
+                node = put_if_possible(node, (*site.metadata_path, form, key), value)
     return node
 
 
-def _with_schedule(node: Any, site: PodSetSite, was: PodSetSite, start: Admission | None) -> Any:
-    """Put back the node labels and tolerations that a start injected: its pods may go nowhere else."""
-    injected = {} if start is None else start.injected.get(site.name, {})
+def _with_schedule(node: Any, site: PodSetSite, was: PodSetSite, start: Admission) -> Any:
+    """Put back the node labels and tolerations that a start injected: its pods may go nowhere else.
+
+    These tolerations stay the last ones. A stop takes as many away, from the end.
+    """
+    injected = start.injected.get(site.name, {})
     keys, count = injected.get("nodeSelector"), injected.get("tolerations")
     if site.spec_path is None:
         return node
@@ -65,5 +70,6 @@ def _with_schedule(node: Any, site: PodSetSite, was: PodSetSite, start: Admissio
     if isinstance(count, int) and count > 0 and isinstance(last, list) and isinstance(own, list):
         last = last[-count:]
         if own[-count:] != last:
-            node = put_if_possible(node, (*site.spec_path, "tolerations"), [*own, *last])
+            theirs = [each for each in own if each not in last]
+            node = put_if_possible(node, (*site.spec_path, "tolerations"), [*theirs, *last])
     return node

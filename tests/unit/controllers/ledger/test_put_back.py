@@ -212,15 +212,20 @@ async def test_a_ledger_that_is_newer_than_what_was_read_of_its_jobs_is_no_old_c
     async with everything as cluster, leader(cluster) as parts, leader(cluster, "standby") as standby:
         await asyncio.sleep(5)
         running = dict(standby.view.jobs)
+        pods = [pod for name in standby.view.namespaces for pod in standby.view.fences.pods(name)]
         await asyncio.sleep(120)
         ended, epoch = dict(standby.view.jobs), parts.view.ledger.epoch
         assert not parts.view.ledger.entries
 
         async def read_again(feeds: Feeds) -> None:
             feeds.view.jobs.update(ended)
+            for pod in pods:
+                feeds.view.drop_pod(pod.namespace, pod.uid)
 
         monkeypatch.setattr(Feeds, "relist_all", read_again)
         standby.view.jobs.update(running)
+        for pod in pods:
+            standby.view.put_pod(pod)
         assert rebuild.unheld(standby.view, standby.view.ledger)
         broken = await standby.reconciler._recovery.doubt(standby.view.ledger)
         assert broken is None

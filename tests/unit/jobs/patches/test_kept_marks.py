@@ -4,9 +4,10 @@ import copy
 
 import pytest
 
-from tests.unit.jobs.objects_of_kinds import NAMES, kind_of, load
-from tests.unit.jobs.patches.test_patches import held, start
+from tests.unit.jobs.objects_of_kinds import NAMES, apply, kind_of, load, record_of
+from tests.unit.jobs.patches.test_patches import REQUEUE, held, start
 from webhook.core.notation import names
+from webhook.jobs.patches import job as patches
 from webhook.jobs.patches.kept_marks import with_kept_marks
 from webhook.untyped import editing, paths
 
@@ -66,3 +67,20 @@ def test_an_owners_own_node_labels_and_tolerations_go_before_what_a_start_inject
     kept = with_kept_marks(kind_of(stored), again, stored)["spec"]["template"]["spec"]
     assert kept["nodeSelector"] == {"disk": "nvme", "pool/kind": "big"}
     assert [each["key"] for each in kept["tolerations"]] == ["mine", "big"]
+
+
+@pytest.mark.parametrize("theirs", [[], ["mine"], ["mine", "big", "late"]], ids=["none", "theirs", "more behind ours"])
+def test_tolerations_that_a_start_injected_stay_the_last_ones_though_all_labels_are_there(theirs):
+    """A stop takes so many away from the end: they were the owner's own where these had taken the place of all."""
+    stored = start(held("job"), flavor_name="big")
+    spec = stored["spec"]["template"]["spec"]
+    known = {each["key"]: each for each in spec["tolerations"]}
+    changed = copy.deepcopy(stored)
+    written = [known.get(key, {"key": key, "operator": "Exists"}) for key in theirs]
+    changed["spec"]["template"]["spec"]["tolerations"] = written
+    kept = with_kept_marks(kind_of(stored), changed, stored)["spec"]["template"]["spec"]
+    assert [each["key"] for each in kept["tolerations"]] == [*(key for key in theirs if key != "big"), "big"]
+    running = {**changed, "spec": {**changed["spec"], "template": {**changed["spec"]["template"], "spec": kept}}}
+    stopped = apply(running, patches.stop(record_of(running), REQUEUE))
+    restored = apply(stopped, patches.restore(record_of(stopped)))["spec"]["template"]["spec"]
+    assert [each["key"] for each in restored.get("tolerations", [])] == [key for key in theirs if key != "big"]
