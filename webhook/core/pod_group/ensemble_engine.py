@@ -364,8 +364,9 @@ class EnsembleEngine:
 
     def _settle_waiting(self, group: Group) -> None:
         wanted = group.decide_what_waits()
-        # An earlier leader may have made room for one that waits with others by now.
-        for uid in (*group.submitted, *filter(self._engine.keeps_room_for, group.waiting)):
+        # An earlier leader may have made room for one that waits with others by now, or for all where each waits alone.
+        claimants = [*group.waiting, *((group.uid,) if wanted else ())]
+        for uid in (*group.submitted, *filter(self._engine.keeps_room_for, claimants)):
             if uid not in wanted:
                 self._engine.withdraw(uid)
         for uid, gang in wanted.items():

@@ -73,6 +73,29 @@ def test_what_a_job_claims_by_itself_lapses_where_it_waits_with_others_when_anot
     assert world.engine.claims() == {}
 
 
+@pytest.mark.parametrize("first", ["jobs", "claims"])
+def test_what_an_ensemble_claims_lapses_where_its_jobs_wait_by_themselves_when_another_leads(first: str) -> None:
+    """Such as when its PodGroup needs fewer pods by then. Its room was kept twice, and others were stopped for that."""
+    world = Shared(queue("q", 4, preemption=LOWER))
+    world.submit(gang("low", "q", pods=2), gang("higher", "q", pods=2, priority=1))
+    assert world.start() == ["higher", "low"]
+    world.submit(*(job(name, 1, quorum=2, priority=5) for name in "ab"))
+    assert [p.uid for p in world.plan().preempted] == ["low"]
+    claims = world.engine.claims()
+    world.engine = EnsembleEngine()
+    world.set_policy(queue("q", 4, preemption=LOWER))
+    world.engine.restore(replace(world.ledger["low"], stopping="Preempted"))
+    world.engine.restore(world.ledger["higher"])
+    if first == "claims":
+        world.engine.restore_claims(claims)
+    world.submit(*(job(name, 1, quorum=1, priority=5) for name in "ab"))
+    if first == "jobs":
+        assert world.code("a") is Code.WAITING_FOR_PREEMPTED
+        world.engine.restore_claims(claims)
+    assert world.plan().preempted == ()
+    assert world.gone("low").start() + world.start() == ["a", "b"]
+
+
 def test_a_job_that_has_left_its_ensemble_is_awaited_on_no_node_any_more() -> None:
     """It was until the last had left: if it started again, what it held then was taken for about to leave."""
     world, nodes = Shared(queue("q", 20, preemption=LOWER)), Capacity()
