@@ -54,6 +54,12 @@ class Allocation:
         limit = None if self.gang is None else self.gang.max_run_seconds
         return None if limit is None else self.reservation.since_seconds + limit
 
+    @property
+    def lacks_pods(self) -> bool:
+        """Whether its gang, as far as that is known, has more pods than it holds."""
+        held = self.reservation.counts
+        return self.gang is not None and any(pods > held.get(name, 0) for name, pods in self.gang.counts.items())
+
     def is_in_reach(self, out_of_reach: Set[str]) -> bool:
         """Return whether none of its jobs is ``out_of_reach``, by uid."""
         return not out_of_reach or out_of_reach.isdisjoint(self.uids)
@@ -175,7 +181,7 @@ class Allocations:
             counts = self._priorities.setdefault(allocation.reservation.queue, {})
             counts[allocation.priority] = counts.get(allocation.priority, 0) + 1
         gang = allocation.gang
-        if gang is not None and gang.quorum is not None and allocation.reservation.counts != gang.counts:
+        if gang is not None and gang.quorum is not None and allocation.lacks_pods:
             self.elastic[allocation.uid] = allocation
         self._count(self.vertex_of(allocation))
         self._charge(allocation, 1)

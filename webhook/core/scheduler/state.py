@@ -494,4 +494,4 @@ class State:
     def may_grow(self, allocation: Allocation) -> bool:
         """Return whether pods of an admitted gang that may be larger are still to come."""
         goes_on = allocation.uid not in self.allocations.stopping and allocation.is_in_reach(self.out_of_reach)
-        return goes_on and allocation.gang is not None and allocation.reservation.counts != allocation.gang.counts
+        return goes_on and allocation.lacks_pods

@@ -337,6 +337,16 @@ def test_another_leader_composes_the_ensemble_from_the_ledger() -> None:
     assert [p.uid for p in world.plan().preempted] == ["a", "b"]
 
 
+def test_an_ensemble_has_no_pods_to_come_of_a_job_that_another_leader_does_not_know() -> None:
+    """As where it is gone and its pods are not: each change had it looked at again, whether it could grow."""
+    ledger, world = running().ledger, Shared(queue("q", 9))
+    for name, known in (("a", job("a", pods=3)), ("b", None)):
+        world.engine.restore(ledger[name], known)
+    assert world.engine.partial() == ["ensemble team/ring"]
+    assert [each.counts for each in world.plan().grown] == [{"main": 3}]
+    assert world.engine.partial() == []
+
+
 def test_a_queue_that_drains_takes_all_of_them() -> None:
     world = running()
     world.set_policy(queue("q", 4, stop_policy=StopPolicy.HOLD_AND_DRAIN))
