@@ -52,9 +52,9 @@ class _Nomination(Attempt):
         return replace(Attempt.preemptor(self, seats), usage=self.views()[0], spared=self.gone, yields=False)
 
     def awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
-        """Return nobody: Kueue counts on no room that others will leave."""
-        del preemptor, needs
-        return ()
+        """Return whose room on nodes it may count on: theirs whom the snapshot no longer charges, as in Kueue."""
+        del needs
+        return () if preemptor.seats is None else tuple(sorted(self.gone))
 
 
 @dataclass(slots=True)
@@ -245,7 +245,8 @@ def _process(snapshot: _Snapshot, eclass: EquivalenceClass, nominated: Decision)
     if _overlaps(snapshot, nominated):
         decision = _nominate_again(snapshot, eclass, nominated)
         _note_scan(snapshot.turns, eclass, decision)
-        deferred = decision.fits
+        # It fits once the earlier victims are gone.
+        deferred = decision.fits or (decision.preempts and not decision.victims)
     if deferred:
         _stick(snapshot, eclass)
         _tell(snapshot, eclass, _stopped_for(eclass, nominated))

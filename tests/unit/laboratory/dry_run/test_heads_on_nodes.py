@@ -80,6 +80,17 @@ def test_who_starts_at_once_counts_on_no_room_that_others_will_leave() -> None:
     assert made.end("low").cycle() == ["high", "y"]
 
 
+def test_who_is_enough_to_be_gone_for_two_heads_on_its_node_is_all_that_is_stopped() -> None:
+    rules = Preemption(PreemptionPolicy.LOWER_PRIORITY, PreemptionPolicy.ANY)
+    owners = [queue(name, cpu, cohort="c", preemption=rules) for name, cpu in (("a", 2), ("b", 4))]
+    made, _ = world(*owners, queue("guest", 0, cohort="c"), n0=4, n1=2)
+    made.submit(gang("wide", "guest", 4)).cycle()
+    made.submit(gang("low", "b", 2)).cycle()
+    plan = made.submit(gang("x", "a", 2, priority=2), gang("y", "b", 2, priority=1)).plan()
+    assert [(each.uid, each.by) for each in plan.preempted] == [("wide", "x")]
+    assert made.end("wide").cycle() == ["x", "y"]
+
+
 def test_who_has_had_no_look_at_nodes_starts_once_there_was_one() -> None:
     made, _ = world(queue("q", 1000), n0=64)
     made.submit(wide("wide", turns.ROUND_SHAPES + 2))
