@@ -8,6 +8,7 @@ Best fit, by Kueue's rule for domains (``near`` has those): where one node holds
 fewest such pods; else the one that holds most. So holes are filled first and wide gangs stand close together.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge, nsmallest
@@ -112,7 +113,9 @@ class _Smallest:
         """Return places for ``wanted`` pods, and how many of them found none."""
         found: dict[str, int] = {}
         rooms: dict[int, set[Room]] = {}
-        for room in (*ranking.by_room, *adjusted.values()):
+        had = Counter(ranking.rooms[node] for node in adjusted if node in ranking.rooms)
+        as_before = (room for room, nodes in ranking.by_room.items() if len(nodes) > had[room])
+        for room in (*as_before, *adjusted.values()):
             rooms.setdefault(room[0], set()).add(room)
         rooms.pop(0, None)
         domain_of = self.capacity.domains(levels_of(self.asked)).of

@@ -1,6 +1,6 @@
 """Pods that say that they may lie anywhere: the smallest holes are filled first, as Kueue does."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness, PodPrice, PodSet
@@ -59,3 +59,25 @@ def test_it_is_placed_beside_what_the_gangs_other_sets_take() -> None:
     found = place(there, [Asked("main", IN_RACKS, 3, Nearness("", required=False)), Asked("big", big, 1)])
     assert isinstance(found, Allotment)
     assert found.places == {"big": {"a": 1}, "main": {"a": 1, "b": 2}}
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    st.dictionaries(st.integers(0, 5), st.integers(-3, 3)),
+    st.integers(1, 12),
+)
+@example([4, 5], {0: -3}, 4)
+def test_it_finds_the_room_that_there_is_once_others_have_come_or_gone(
+    nodes: list[int], changes: dict[int, int], count: int
+) -> None:
+    """Also where no node has the room any more that alone was as little as is enough."""
+    there, cpus = Capacity(), dict(enumerate(nodes))
+    for number, cpu in cpus.items():
+        there.put_node(NodeRecord(f"n{number}", {"cpu": 1000 * cpu}, {"rack": "r", "host": f"n{number}"}))
+    more = {number: max(change, -cpus[number]) for number, change in changes.items() if number in cpus}
+    found = place(
+        there,
+        [Asked("main", IN_RACKS, count, Nearness("", required=False))],
+        {f"n{number}": {"cpu": 1000 * change} for number, change in more.items()},
+    )
+    assert isinstance(found, Allotment) is (sum(cpus.values()) + sum(more.values()) >= count)

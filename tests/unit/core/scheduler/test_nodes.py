@@ -337,6 +337,19 @@ def test_a_gang_that_has_to_be_in_one_rack_waits_for_one_and_its_reservation_nam
     assert (reservation.name, reservation.pod_sets[0].domain) == ("wide", {"rack": "r1"})
 
 
+def test_workers_in_a_topology_start_beside_their_launcher_on_the_one_node_of_its_size() -> None:
+    kinds = (Flavor("k", {"kind": "k"}, levels=("rack",)),)
+    made, there = engine(queue("q", None, group(k={"cpu": 999})), nodes={}, flavors=kinds)
+    for number in range(20):
+        cpu = 32 if number == 7 else 64
+        there.put_node(NodeRecord(f"n{number}", {"cpu": 1000 * cpu}, {"kind": "k", "rack": "r"}))
+    made.wake_nodes()
+    sets = (PodSet("launcher", 1, PodPrice({"cpu": 20_000})), PodSet("workers", 8, PodPrice({"cpu": 4000})))
+    made.submit(gang("job", "q", pod_sets=sets), 0.0)
+    assert admitted(made) == ["job"]
+    assert [len(each.places) for each in made.state.allocations.by_uid["job"].reservation.pod_sets] == [1, 1]
+
+
 def test_who_finds_no_rack_is_told_who_holds_the_nearest_and_until_when_and_that_a_wish_would_do() -> None:
     made, there = engine(queue("q", 32), nodes={})
     for name, rack in (("a", "r1"), ("b", "r1"), ("c", "r2")):
