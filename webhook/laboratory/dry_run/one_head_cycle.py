@@ -52,7 +52,7 @@ class _Nomination(Attempt):
         return replace(Attempt.preemptor(self, seats), usage=self.views()[0], spared=self.gone, yields=False)
 
     def awaited(self, preemptor: Preemptor, needs: frozenset[FlavorResource]) -> tuple[str, ...]:
-        """Return whose room on nodes it may count on: theirs whom the snapshot no longer charges, as in Kueue."""
+        """Return the gangs that the snapshot no longer charges: their nodes count as free, and no others."""
         del needs
         return () if preemptor.seats is None else tuple(sorted(self.gone))
 
