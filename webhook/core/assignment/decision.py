@@ -449,7 +449,7 @@ class Attempt:
         gangs = dict.fromkeys((*self.decider.uids(awaits), *(uid for each in found for uid in each.uids)))
         # Of a higher priority may be stopped mostly the same.
         kind = (preemptor.queue.name, max((each.priority for each in found), default=None), needs)
-        return bool(self.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs, self.gang.uid))
+        return bool(self.decider.ceilings.may_hold(seats.capacity, seats.alike, kind, gangs, self.gang.uid))
 
     def _borrows_while_preempting(self) -> bool:
         """Return whether it may preempt for a request beyond its queue's own quota."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from webhook.core.nodes.allotment import Allotment, summed
 from webhook.core.nodes.changes import Changes
-from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Weighed
+from webhook.core.nodes.claimed import Claimed, ClaimedRoom, Gone, Weighed
 from webhook.core.nodes.columns import Asks, Columns
 from webhook.core.nodes.domains import Domains, Path, keep_last
 from webhook.core.nodes.eligible import ELIGIBLE_MAX, Eligible, Largest, eligible
@@ -450,25 +450,31 @@ class Capacity:
                 self._held[gang] = known
         return known
 
-    def held_by(self, gangs: Iterable[str]) -> Mapping[str, Amounts]:
+    def held_by(self, gangs: Iterable[str], gone: Gone | None = None, sign: int = 1) -> Mapping[str, Amounts]:
         """Return what else would be free, by node, if ``gangs`` gave back what is allotted to them and their pods were
         gone, and no claim had it.
+
+        Claims keep no more of what several leave than they lack: ``gone`` says who is out already, and is told of
+        ``gangs``; that they are back where ``sign`` is negative.
         """
         whole = [gang for gang in dict.fromkeys(gangs) if self.held(gang)]
-        claims = self._claims
-        if len(whole) == 1 and whole[0] not in claims.whole.awaited:
+        claims, gone = self._claims, gone or Gone()
+        if len(whole) == 1 and not self.awaits(whole):
             return self.held(whole[0])
         more = summed(map(self.held, whole))
-        firm = summed([self.held(gang) for gang in whole if gang in claims.firm.awaited])
-        for node, gone in summed([self.held(gang) for gang in whole if gang in claims.whole.awaited]).items():
-            now, then = claims.withheld(node), claims.withheld(node, firm.get(node, {}), gone)
-            for name, amount in then.items():
-                more[node][name] = more[node].get(name, 0) - amount + now.get(name, 0)
+        awaited = {gang: self.held(gang) for gang in whole if self.awaits((gang,))}
+        before = {node: claims.withheld(node, gone) for held in awaited.values() for node in held}
+        for gang, held in awaited.items():
+            claims.count_gone(gang, held, gone, sign)
+        for node, kept in before.items():
+            now = claims.withheld(node, gone)
+            for name in now | kept:
+                more[node][name] = more[node].get(name, 0) - sign * (now.get(name, 0) - kept.get(name, 0))
         return more
 
-    def awaited(self, gangs: Iterable[str]) -> list[str]:
-        """Return those of ``gangs`` for whose room somebody waits: what they leave together is not the sum of each."""
-        return [gang for gang in dict.fromkeys(gangs) if gang in self._claims.whole.awaited]
+    def awaits(self, gangs: Iterable[str]) -> bool:
+        """Return whether a claim or a booking awaits any of ``gangs``."""
+        return not self._claims.whole.awaited.keys().isdisjoint(gangs)
 
     def held_on(self, nodes: Container[str], resource: str) -> Counter[str]:
         """Return how much of a resource gangs hold on ``nodes`` or will, by uid; it looks at the nodes of all gangs."""

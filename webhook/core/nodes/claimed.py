@@ -82,6 +82,19 @@ class Weighed:
 
 
 @dataclass(slots=True)
+class Gone:
+    """What those hold that are awaited and are taken for gone, by node."""
+
+    firm: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Of those that claims await."""
+    whole: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Of those that claims or bookings do."""
+
+
+_NOBODY: Final = Gone()
+
+
+@dataclass(slots=True)
 class ClaimedRoom:
     """All that is claimed.
 
@@ -119,13 +132,18 @@ class ClaimedRoom:
             if gang in each.awaited:
                 each.leaves(node, amounts, count)
 
-    def withheld(self, node: str, firm: Amounts = _NOTHING, whole: Amounts = _NOTHING) -> dict[str, int]:
-        """Return what is kept on a node beside what is about to leave it, and beside what is gone of that: ``firm`` of
-        those that claims await, ``whole`` of those that claims or bookings do.
-        """
-        kept, first = self.whole.kept(node, whole), self.firm.kept(node, firm)
+    def withheld(self, node: str, gone: Gone = _NOBODY) -> dict[str, int]:
+        """Return what is kept on a node beside what is about to leave it, and beside what is ``gone`` of that."""
+        kept = self.whole.kept(node, gone.whole.get(node, _NOTHING))
+        first = self.firm.kept(node, gone.firm.get(node, _NOTHING))
         most = {name: max(amount, first.get(name, 0)) for name, amount in kept.items()}
         return {name: amount for name, amount in most.items() if amount > 0}
+
+    def count_gone(self, gang: str, held: Mapping[str, Amounts], gone: Gone, count: int) -> None:
+        """Take note in ``gone`` that a gang is that holds so much; that it is back where ``count`` is negative."""
+        for side, of in ((self.firm, gone.firm), (self.whole, gone.whole)):
+            for node, amounts in held.items() if gang in side.awaited else ():
+                _add(of, node, amounts, count)
 
     def enough(self, claimed: Claimed, node: str, spare: Mapping[str, int]) -> bool:
         """Return whether what is claimed on a node fits there once who leaves is gone, where so much is spare now; of a

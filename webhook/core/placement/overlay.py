@@ -35,6 +35,10 @@ class Overlay:
     capacity: Capacity
     more: dict[str, Amounts] = field(default_factory=dict)
     """Node to amounts that are free besides; less where negative."""
+    _shape: Shape | None = None
+    """What was asked about last: many sets of a gang may be of one shape, one after the other."""
+    _rooms: dict[str, Room | None] = field(default_factory=dict)
+    """The room for it by node; None where that has changed since."""
 
     def copy(self) -> "Overlay":
         """Return an independent copy."""
@@ -42,7 +46,14 @@ class Overlay:
 
     def adjusted(self, ranking: Ranking) -> dict[str, Room]:
         """Return the room for the ranking's pods on the nodes that differ."""
-        return {node: self.capacity.room(ranking, node, more) for node, more in self.more.items()}
+        if self._shape != ranking.shape:
+            self._shape, self._rooms = ranking.shape, dict.fromkeys(self.more)
+        rooms = {
+            node: self.capacity.room(ranking, node, self.more[node]) if room is None else room
+            for node, room in self._rooms.items()
+        }
+        self._rooms = {**rooms}
+        return rooms
 
     def take(self, shape: Shape, places: Mapping[str, int], *, give_back: bool = False) -> None:
         """Take the room of such pods, or give it back."""
@@ -50,3 +61,4 @@ class Overlay:
         for node, count in places.items():
             known, by = self.more.get(node), amounts.scale(uses, sign * count)
             self.more[node] = by if known is None else amounts.add(known, by)
+            self._rooms[node] = None

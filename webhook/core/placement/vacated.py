@@ -8,9 +8,11 @@ is done for so many nodes only, as whoever writes a job says how many sets it ha
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Final
 
 from webhook.core.nodes.capacity import Capacity
+from webhook.core.nodes.claimed import Gone
 from webhook.core.nodes.ranking import Ranking
 from webhook.core.nodes.turns import REQUESTS_ALIKE, work
 from webhook.core.notation.amounts import Amounts
@@ -25,16 +27,6 @@ One that would need more ends without a result."""
 
 
 Gangs = tuple[str, ...]
-
-
-class _Change(NamedTuple):
-    """Who was taken out, or put back."""
-
-    gangs: Gangs
-    freed: Mapping[str, Amounts] | None
-    """What is free by it, by node, where that depends on who else is out."""
-    sign: int
-    """-1 where they were put back, and ``freed`` is free no more."""
 
 
 class _Count:
@@ -53,14 +45,19 @@ class _Count:
         for node, (count, _) in ranking.rooms.items():
             self._pods[capacity.rows[node]] = count
         self._held: dict[Gangs, tuple[list[int], list[list[int]]]] = {}
-        """Of gangs the rows of nodes that the pods may use, and what the gangs hold there of all that is asked."""
+        """Of gangs that no claim awaits, the rows of nodes that the pods may use, and what they hold there of all that
+        is asked.
+        """
+        self._gone = Gone()
 
-    def change(self, change: _Change) -> int:
-        """Let gangs be gone, or back; return on how many nodes pods were counted."""
-        gangs, freed, sign = change
-        if freed is None and gangs not in self._held:
-            self._held[gangs] = self._read(self._capacity.held_by(gangs))
-        (rows, amounts), pods = self._held[gangs] if freed is None else self._read(freed), self._pods
+    def change(self, gangs: Gangs, sign: int) -> int:
+        """Let gangs be gone, or back where ``sign`` is negative; return on how many nodes pods were counted."""
+        known = self._held.get(gangs)
+        if known is None:
+            known = self._read(self._capacity.held_by(gangs, self._gone, sign))
+            if not self._capacity.awaits(gangs):
+                self._held[gangs] = known
+        (rows, amounts), pods = known, self._pods
         for (_, _, free), held in zip(self._asks, amounts, strict=True):
             for row, amount in zip(rows, held, strict=True):
                 free[row] += sign * amount
@@ -88,19 +85,20 @@ class Vacated:
         self.capacity = capacity
         self.asked = [each for each in asked if each.count]
         """The sets that have to find nodes."""
+        self.alike = _merged(self.asked)
+        """The same, in as few sets as can be."""
         self._more: dict[str, dict[str, int]] = {}
         """Node to amounts that are free besides, where counts do not decide."""
-        self._changes: list[_Change] = []
-        self._awaited: list[str] = []
-        """Of those who are out whose room others claim."""
+        self._gone = Gone()
+        self._changes: list[tuple[Gangs, int]] = []
+        """Who was taken out, or put back where that is negative."""
         self._only_taken = 0
         """Since this change nobody was put back."""
-        self._uncounted, self._counts = list(self.asked), list[_Count]()
+        self._uncounted, self._counts = _counted(self.alike), list[_Count]()
         """The sets that were not asked about yet; and of the others those that do not fit while nobody is out, the
         first one that was in the way last.
         """
-        alone = self.asked[0] if len(self.asked) == 1 else None
-        self._counts_decide = not self.asked or (alone is not None and not alone.slices)
+        self._counts_decide = not self.alike or (len(self.alike) == 1 and not self.alike[0].slices)
         self._looked = 0
         self.given_up = False
         """It took too many nodes to know: what was found is not to be relied on."""
@@ -126,10 +124,10 @@ class Vacated:
             return False
         if self._counts_decide:
             return True
-        if self._gives_up(len(self._more) * len(self.asked)):
+        if self._gives_up(len(self._more) * len(self.alike)):
             return False
         before = self.capacity.looked
-        places = place(self.capacity, self.asked, self._more, thorough=False)
+        places = place(self.capacity, self.alike, self._more, thorough=False)
         self._looked += self.capacity.looked - before
         return not isinstance(places, Misplaced)
 
@@ -154,7 +152,7 @@ class Vacated:
         while count.seen < len(self._changes) and not (count.prefilter.open and count.seen >= self._only_taken):
             if self._gives_up(0):
                 return False
-            self._look(count.change(self._changes[count.seen]))
+            self._look(count.change(*self._changes[count.seen]))
             count.seen += 1
         return count.prefilter.open
 
@@ -170,31 +168,41 @@ class Vacated:
     def _change(self, gangs: Gangs, sign: int) -> None:
         if self.given_up:
             return
-        awaited = self.capacity.awaited(gangs)
-        if awaited:
-            self._note(_Change(tuple(awaited), self._freed(awaited, sign), sign))
-        others = tuple(gang for gang in gangs if gang not in awaited)
-        if others:
-            self._note(_Change(others, None, sign))
-
-    def _freed(self, awaited: Sequence[str], sign: int) -> Mapping[str, Amounts]:
-        """Return what gangs leave beside those that are out: a claim that awaits several has its room once."""
-        others = [gang for gang in self._awaited if gang not in awaited]
-        self._awaited = [*others, *awaited] if sign > 0 else others
-        apart, together = self.capacity.held_by(others), self.capacity.held_by([*others, *awaited])
-        return {
-            node: {name: amount - apart.get(node, {}).get(name, 0) for name, amount in amounts.items()}
-            for node, amounts in together.items()
-        }
-
-    def _note(self, change: _Change) -> None:
-        self._changes.append(change)
-        if change.sign < 0:
+        self._changes.append((gangs, sign))
+        if sign < 0:
             self._only_taken = len(self._changes)
-        if self._counts_decide:
-            return
-        freed = self.capacity.held_by(change.gangs) if change.freed is None else change.freed
-        for node, amounts in freed.items():
+        for node, amounts in () if self._counts_decide else self.capacity.held_by(gangs, self._gone, sign).items():
             more = self._more.setdefault(node, {})
             for name, amount in amounts.items():
-                more[name] = more.get(name, 0) + change.sign * amount
+                more[name] = more.get(name, 0) + sign * amount
+
+
+def _merged(asked: Iterable[Asked]) -> list[Asked]:
+    """Return the sets with those in one whose pods have one shape and may lie anywhere: such as of many jobs that share
+    a PodGroup.
+    """
+    found: dict[object, Asked] = {}
+    for each in asked:
+        key = (each.shape, each.near) if each.near is None or each.near.anywhere else each.name
+        known = found.get(key)
+        found[key] = each if known is None else replace(known, count=known.count + each.count)
+    return list(found.values())
+
+
+def _counted(sets: Sequence[Asked]) -> list[Asked]:
+    """Return what is counted: the sets, and then the pods of all that may go to the same nodes together, as if each
+    asked no more of anything than any of them does.
+    """
+    alike: dict[object, list[Asked]] = {}
+    for each in sets:
+        alike.setdefault((each.shape.kind, each.shape.ports), []).append(each)
+    together = []
+    for first, *others in alike.values():
+        if others:
+            least = {
+                name: min(amount, *(each.shape.amount(name) for each in others))
+                for name, amount in first.shape.requests
+            }
+            shape = replace(first.shape, requests=tuple((name, amount) for name, amount in least.items() if amount))
+            together.append(Asked(first.name, shape, sum(each.count for each in (first, *others))))
+    return [*sets, *together]

@@ -215,7 +215,7 @@ def _suffice(state: State, gang: Gang, seats: Vacated, beside: Iterable[Allocati
     """
     kind = ("all of", *sorted({key.flavor for key in planned.usage()}))
     gangs = dict.fromkeys(uid for each in beside for uid in each.uids)
-    return bool(state.decider.ceilings.may_hold(seats.capacity, seats.asked, kind, gangs, gang.uid))
+    return bool(state.decider.ceilings.may_hold(seats.capacity, seats.alike, kind, gangs, gang.uid))
 
 
 def _beside(state: State, usage: Mapping[FlavorResource, int]) -> list[Allocation]:

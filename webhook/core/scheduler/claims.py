@@ -17,6 +17,7 @@ from webhook.core.ledger.bounds import fits_alone
 from webhook.core.ledger.record import Claim, Reservation, reserve, with_places
 from webhook.core.model.gang import PodSet
 from webhook.core.nodes.allotment import Allotment
+from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.claimed import Claimed
 from webhook.core.nodes.shape import shape_of
 from webhook.core.pending.pending_queue import PendingGang, PendingQueue
@@ -117,6 +118,16 @@ def keep_places(state: State, uid: str, places: Allotment | None) -> None:
     state.claims[uid] = replace(claim, planned=planned if fits_alone(planned) else with_places(claim.planned, {}))
 
 
+def know_nodes(state: State, nodes: Capacity | None) -> None:
+    """Decide by other nodes, and keep there what claims name; nothing is kept any more on those known until now."""
+    if state.nodes is not None:
+        for uid in state.claims:
+            state.nodes.unclaim(uid)
+    state.nodes = nodes
+    for uid in [each for each in state.claims if each in state.allocations.promises]:
+        keep_places(state, uid, _places_in(state.claims[uid].planned))
+
+
 def _draws_on(allocations: Allocations, uid: str, vertex: Vertex, amounts: AmountsByFlavor) -> bool:
     allocation = allocations.by_uid[uid]
     home = allocations.vertex_of(allocation)
@@ -138,8 +149,6 @@ def renew(state: State) -> None:
             continue
         if uid not in state.allocations.promises:
             state.allocations.promise(uid, queue.vertex, claim.planned.usage())
-        if state.nodes is not None and uid not in state.nodes.claimants():
-            # The first time, or nodes are read again.
             keep_places(state, uid, _places_in(claim.planned))
         if record is not None and record.eclass is not None:
             state.pending.claim(record.gang, record.eclass)

@@ -30,6 +30,7 @@ from webhook.core.quota.fences import Fences
 from webhook.core.quota.usage_decay import LocalName
 from webhook.core.reasons.reasons import Reason
 from webhook.core.reasons.wake_keys import NodesFreed
+from webhook.core.scheduler import claims
 from webhook.core.scheduler.cycle import Cycle, drain
 from webhook.core.scheduler.explain import never, why_waiting
 from webhook.core.scheduler.plan import Plan
@@ -154,7 +155,7 @@ class Engine:
             for uid in list(self.state.booked):
                 self.state.lapse_booking(uid)
             in_line = [uid for uid, _ in self.in_line()]
-            self.state.nodes = nodes
+            claims.know_nodes(self.state, nodes)
             self.state.wake_turns(in_line)
             self.wake_nodes()
 

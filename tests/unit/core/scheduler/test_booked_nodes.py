@@ -12,6 +12,7 @@ from webhook.core.model.gang import PodPrice, PodSet
 from webhook.core.model.policy import Flavor, Strategy
 from webhook.core.nodes.capacity import Capacity
 from webhook.core.nodes.node import Bound, NodeRecord
+from webhook.core.placement import vacated
 from webhook.core.quota.fences import Fences
 from webhook.core.scheduler import booked_nodes
 from webhook.core.scheduler.engine import Engine
@@ -64,6 +65,25 @@ def test_a_wide_gang_starts_though_smaller_ones_keep_coming_in_a_queue_of_any_st
             del ends[uid]
         ends |= dict.fromkeys(admitted(made, now), now + 50)
     assert now == 200.0
+
+
+@pytest.mark.parametrize("differ_by", [0, 1])
+def test_a_gang_of_many_pod_sets_books_nodes_too(differ_by: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as jobs that share a PodGroup, or pods of which no two ask quite the same."""
+    monkeypatch.setattr(vacated, "MOST_LOOKED", 200)
+    made, _ = engine(
+        queue("q", 99, strategy=Strategy.STRICT_FIFO), queue("r", 99), nodes=dict.fromkeys("abcdefghij", 4)
+    )
+    for number in range(10):
+        made.submit(gang(f"small-{number}", "r", cpu=4, created=float(number)), 0.0)
+    assert len(admitted(made)) == 10
+    sets = tuple(PodSet(f"s{number}", 1, PodPrice({"cpu": 4000 - differ_by * number})) for number in range(8))
+    made.submit(gang("wide", "q", pod_sets=sets, created=10.0), 10.0)
+    for number in range(8):
+        assert admitted(made, 20.0 + number) == []
+        made.release(f"small-{number}")
+        made.submit(gang(f"later-{number}", "r", cpu=4, created=20.0 + number), 20.0)
+    assert admitted(made, 30.0) == ["wide"]
 
 
 def test_whoever_leaves_before_it_was_expected_to_leaves_room_that_is_kept_too() -> None:

@@ -41,8 +41,7 @@ def test_who_was_stopped_does_not_start_again_on_the_nodes_that_it_left_for_anot
     assert admitted(made, 5.0) == ["wide"]
 
 
-@pytest.mark.parametrize("nodes_read", [True, False], ids=["nodes are read", "nodes are read later"])
-def test_a_new_leader_keeps_the_nodes_that_the_claim_names(nodes_read: bool) -> None:
+def test_a_new_leader_keeps_the_nodes_that_the_claim_names() -> None:
     made, before = two_are_stopped()
     ledger = text.decode(text.encode(Ledger(1, 1, claims=made.claims())))
     (claim,) = ledger.claims.values()
@@ -53,10 +52,6 @@ def test_a_new_leader_keeps_the_nodes_that_the_claim_names(nodes_read: bool) -> 
     after.restore(stopping)
     after.state.allocations.stop("y")
     after.restore_claims(ledger.claims)
-    if not nodes_read:
-        after.know_nodes(None)
-        assert after.cycle(3.5, Fences(), epoch=1).admitted == ()
-        after.know_nodes(there)
     # The gang that claims is not read yet.
     after.submit(LOW, 4.0)
     assert admitted(after, 4.0) == []
@@ -64,6 +59,36 @@ def test_a_new_leader_keeps_the_nodes_that_the_claim_names(nodes_read: bool) -> 
     assert admitted(after, 5.0) == []
     after.release("y")
     assert admitted(after, 6.0) == ["wide"]
+
+
+def test_what_a_claim_names_is_kept_on_nodes_that_are_read_before_the_job_that_claims() -> None:
+    made, before = two_are_stopped()
+    made.release("x")
+    after, _ = engine(queue("q", 12, preemption=PREEMPTS), nodes={})
+    after.know_nodes(None)
+    after.restore(made.state.allocations.by_uid["y"].reservation)
+    after.state.allocations.stop("y")
+    after.restore_claims(made.claims())
+    assert admitted(after, 4.0) == []
+    there = before.copy()
+    there.unclaim("wide")
+    after.know_nodes(there)
+    after.submit(LOW, 5.0)
+    assert admitted(after, 5.0) == []
+    after.submit(WIDE, 6.0)
+    after.release("y")
+    assert admitted(after, 6.0) == ["wide"]
+
+
+def test_what_is_kept_on_nodes_is_free_when_they_are_not_asked_any_more() -> None:
+    made, there = two_are_stopped()
+    made.know_nodes(None)
+    assert there.claimants() == []
+    made.withdraw("wide")
+    made.know_nodes(there)
+    made.release("x")
+    made.submit(LOW, 4.0)
+    assert admitted(made, 4.0) == ["x"]
 
 
 def test_a_claim_of_an_earlier_release_that_names_no_nodes_is_given_some() -> None:

@@ -124,6 +124,19 @@ def test_what_a_later_gang_has_booked_is_no_reason_to_stop_more() -> None:
     assert admitted(made, 3.0) == ["wide"]
 
 
+def test_what_two_would_leave_of_which_a_booking_has_most_is_not_counted_once_for_each() -> None:
+    """It was taken for enough, nodes were not found in the end, and nobody was stopped."""
+    made, _ = world(queue("q", 64, preemption=PREEMPTS), queue("patient", 64), nodes={"a": 8, "b": 4})
+    for name, created in (("z", 0.0), ("x", 1.0), ("y", 2.0)):
+        made.submit(gang(name, "q", cpu=4, created=created), 0.0)
+    assert admitted(made) == ["z", "x", "y"]
+    made.submit(gang("books", "patient", cpu=6, priority=9, created=3.0), 3.0)
+    assert admitted(made, 3.0) == []
+    assert made.state.booked["books"].awaits == ("x", "y"), "who leave 2 of 8 cpu besides"
+    made.submit(gang("high", "q", cpu=4, priority=5, created=4.0), 4.0)
+    assert stopped(made, 4.0) == ["z"]
+
+
 def test_in_a_cohort_those_are_stopped_that_borrow_and_nobody_within_its_own() -> None:
     lender, borrower = queue("lender", 8, cohort="all", preemption=RECLAIMS), queue("borrower", 4, cohort="all")
     made, _ = world(cohort("all", cpu=20), lender, borrower, nodes={"a": 4, "b": 4})
