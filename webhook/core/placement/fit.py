@@ -9,9 +9,11 @@ fewest such pods; else the one that holds most. So holes are filled first and wi
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge, nsmallest
+from itertools import islice
+from typing import Final
 
 from webhook.core.nodes.allotment import Allotment
 from webhook.core.nodes.capacity import Capacity
@@ -21,7 +23,12 @@ from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.backtracking import search
 from webhook.core.placement.misplaced import Misplaced
 from webhook.core.placement.near import in_order, levels_of, place_near, units
-from webhook.core.placement.overlay import Asked, Overlay
+from webhook.core.placement.overlay import Asked, Overlay, as_one, groups
+
+MOST_APART: Final = 2_000_000
+"""So many sets, times the nodes that their pods may change, are placed one after the other: up to half a second. Of
+more those of one shape are placed as one, and the pods of one may lie on more nodes than they need.
+"""
 
 
 def place(
@@ -36,6 +43,25 @@ def place(
     A caller that asks for many sets of ``more`` in turn is not ``thorough``: then no second way is searched where the
     first one fails. Nothing is changed: the caller allots what was found.
     """
+    if len(asked) * (len(more or ()) + sum([each.count for each in asked])) <= MOST_APART:
+        return _place(capacity, asked, more, thorough=thorough)
+    alike = groups(each for each in asked if each.count)
+    found = _place(capacity, list(map(as_one, alike)), more, thorough=thorough)
+    return found if isinstance(found, Misplaced) else _divided(found, alike)
+
+
+def _divided(found: Allotment, alike: Iterable[Sequence[Asked]]) -> Allotment:
+    """Return places of groups of sets as those of their sets."""
+    places = dict[str, dict[str, int]]()
+    for group in alike:
+        nodes = (node for node, pods in found.places[group[0].name].items() for _ in range(pods))
+        places |= {each.name: dict(Counter(islice(nodes, each.count))) for each in group}
+    return Allotment({each.name: each.shape for group in alike for each in group}, places, found.domains)
+
+
+def _place(
+    capacity: Capacity, asked: Sequence[Asked], more: Mapping[str, Amounts] | None, *, thorough: bool
+) -> Allotment | Misplaced:
     overlay = Overlay(capacity, dict(more or {}))
     places: dict[str, dict[str, int]] = {}
     domains: dict[str, Mapping[str, str]] = {}

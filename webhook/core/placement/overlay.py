@@ -1,7 +1,7 @@
 """What a gang asks of the nodes, and the nodes as they are while it is placed."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from webhook.core.model.gang import Nearness
 from webhook.core.nodes.capacity import Capacity
@@ -62,3 +62,19 @@ class Overlay:
             known, by = self.more.get(node), amounts.scale(uses, sign * count)
             self.more[node] = by if known is None else amounts.add(known, by)
             self._rooms[node] = None
+
+
+def groups(asked: Iterable[Asked]) -> list[list[Asked]]:
+    """Return the sets, those in one group whose pods have one shape and may lie anywhere: such as of many jobs that
+    share a PodGroup.
+    """
+    found: dict[object, list[Asked]] = {}
+    for each in asked:
+        key = (each.shape, each.near) if each.near is None or each.near.anywhere else each.name
+        found.setdefault(key, []).append(each)
+    return list(found.values())
+
+
+def as_one(group: Sequence[Asked]) -> Asked:
+    """Return the sets of a group as one set."""
+    return replace(group[0], count=sum(each.count for each in group))

@@ -18,7 +18,7 @@ from webhook.core.nodes.turns import REQUESTS_ALIKE, work
 from webhook.core.notation.amounts import Amounts
 from webhook.core.placement.fit import place
 from webhook.core.placement.misplaced import Misplaced
-from webhook.core.placement.overlay import Asked
+from webhook.core.placement.overlay import Asked, as_one, groups
 from webhook.core.placement.prefilter import Prefilter
 
 MOST_LOOKED: Final = 100_000
@@ -85,7 +85,7 @@ class Vacated:
         self.capacity = capacity
         self.asked = [each for each in asked if each.count]
         """The sets that have to find nodes."""
-        self.alike = _merged(self.asked)
+        self.alike = list(map(as_one, groups(self.asked)))
         """The same, in as few sets as can be."""
         self._more: dict[str, dict[str, int]] = {}
         """Node to amounts that are free besides, where counts do not decide."""
@@ -175,18 +175,6 @@ class Vacated:
             more = self._more.setdefault(node, {})
             for name, amount in amounts.items():
                 more[name] = more.get(name, 0) + sign * amount
-
-
-def _merged(asked: Iterable[Asked]) -> list[Asked]:
-    """Return the sets with those in one whose pods have one shape and may lie anywhere: such as of many jobs that share
-    a PodGroup.
-    """
-    found: dict[object, Asked] = {}
-    for each in asked:
-        key = (each.shape, each.near) if each.near is None or each.near.anywhere else each.name
-        known = found.get(key)
-        found[key] = each if known is None else replace(known, count=known.count + each.count)
-    return list(found.values())
 
 
 def _counted(sets: Sequence[Asked]) -> list[Asked]:

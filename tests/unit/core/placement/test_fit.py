@@ -5,9 +5,10 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 from random import Random
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from webhook.core.model.gang import Nearness, PodPrice, PodSet, Toleration
@@ -83,6 +84,15 @@ def test_one_pod_takes_the_smallest_hole_that_holds_it() -> None:
 
 def test_a_wide_gang_takes_the_emptiest_nodes_and_ends_in_the_smallest_hole_that_holds_its_rest() -> None:
     assert places(gpus(8, 3, 2, 8, 1), Asked("main", shape(gpu=1), 18)) == {"main": {"n0": 8, "n3": 8, "n2": 2}}
+
+
+def test_very_many_sets_of_one_shape_are_placed_as_one() -> None:
+    """As of a thousand jobs that share a PodGroup: one after the other took twelve seconds on 10,000 nodes."""
+    with patch.object(fit, "_pick", side_effect=fit._pick) as pick:
+        found = places(gpus(*[8] * 1_000), *(Asked(f"s{number}", shape(gpu=1), 7) for number in range(1_000)))
+    assert found is not None
+    assert {sum(each.values()) for each in found.values()} == {7}
+    assert pick.call_count == 1
 
 
 def test_what_is_allotted_is_not_given_twice_and_a_bound_pod_takes_the_place_that_was_kept_for_it() -> None:
@@ -165,14 +175,18 @@ def test_one_shape_is_judged_exactly(nodes: list[tuple[int, int]], asked: list[t
     assert isinstance(place(there, wanted), Allotment) == possible(there.free, wanted)
 
 
+@example([(4, 4), (2, 4)], [(1, 1, 3), (1, 1, 2), (1, 0, 1)], 0)
 @given(
-    st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=3), ASKED.filter(lambda a: sum(n for *_, n in a) <= 5)
+    st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=3),
+    ASKED.filter(lambda a: sum(n for *_, n in a) <= 5),
+    st.sampled_from([fit.MOST_APART, 0]),
 )
 def test_several_shapes_are_never_promised_what_is_impossible_and_a_certain_no_is_one(
-    nodes: list[tuple[int, int]], asked: list[tuple[int, int, int]]
+    nodes: list[tuple[int, int]], asked: list[tuple[int, int, int]], most_apart: int
 ) -> None:
     there, wanted = world(nodes), sets(asked)
-    found = place(there, wanted)
+    with patch.object(fit, "MOST_APART", most_apart):
+        found = place(there, wanted)
     if isinstance(found, Allotment):
         there.allot("g", found)
         assert all(amount >= 0 for free in there.free.values() for amount in free.values())
