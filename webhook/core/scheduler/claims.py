@@ -98,7 +98,8 @@ def has_places(state: State, uid: str, waits: Iterable[str]) -> bool:
         return True
     waits = list(waits)
     places = places_of(state, uid, waits)
-    if isinstance(places, Misplaced) and places.postponed:
+    if places is None or (isinstance(places, Misplaced) and places.postponed):
+        # Nobody was looked at: as nothing is kept, it is asked in each cycle.
         return True
     state.allocations.looked_at += 1 + len(waits)
     if isinstance(places, Misplaced):

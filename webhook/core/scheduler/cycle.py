@@ -66,7 +66,9 @@ class Cycle:
         self._state.settle_guard(recheck=True)
         grown: list[Reservation] = []
         self._decide_all()
-        booked_nodes.ask_next(self._state)
+        if not self._spent:
+            # Else who was asked before has not been decided about: the next one would use up its searches each time.
+            booked_nodes.ask_next(self._state)
         while True:
             self._decide_all()
             grown += () if self._spent else grow_all(self._state)
