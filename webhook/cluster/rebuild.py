@@ -210,14 +210,17 @@ def unheld(view: View, ledger: Ledger) -> list[str]:
 
 
 def _proves(job: JobRecord, view: View, ledger: Ledger, proved: int) -> bool:
-    """Return whether it bears a start that no ledger of that write has released: a newer one, or one with pods left.
+    """Return whether it bears a start that no ledger of that write has released: a newer one, one with pods left, or
+    that of a job which is released only once it is suspended or has ended.
 
     A Workflow that has ended bears that of its first run, which says nothing when somebody has it run again.
     """
     start = job.last_start
     if start is None:
         return False
-    return ledger.seq < start.seq <= proved or _present(job, view) > 0
+    # Between two of its pods, such as of a Job of more completions than it runs at a time, it has none.
+    runs = job.admission is not None and not job.suspended and job.gang is not None and job.gang.evictable
+    return _present(job, view) > 0 or ((runs or ledger.seq < start.seq) and start.seq <= proved)
 
 
 def _present(job: JobRecord, view: View) -> int:

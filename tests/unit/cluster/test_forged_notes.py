@@ -56,7 +56,7 @@ def test_a_number_far_above_all_others_is_not_counted_on_from(field: str) -> Non
     view = noted(noted(View()), "forged", **{field: 2**53 - 1})
     assert rebuild.rebuilt_ledger(view, None).version == (5, 10)
     assert rebuild.proved_seq(view) == 9
-    assert rebuild.unheld(view, Ledger(4, 9)) == []
+    assert ("ns/forged" in rebuild.unheld(view, Ledger(4, 9))) is (field == "epoch")
     known = Ledger(6, 20)
     assert rebuild.rebuilt_ledger(view, known).version == (7, 21)
 

@@ -234,10 +234,20 @@ def test_who_was_stopped_since_proves_how_far_the_ledger_had_come() -> None:
 
 def test_a_start_of_which_nothing_is_left_proves_nothing_once_the_ledger_had_come_as_far() -> None:
     """A Workflow that had ended and is said to run again bears it while it has no pods, nor anything reserved."""
-    view, job = View(), waiting_job(GANG, suspended=False, active=True)
+    view, job = View(), waiting_job(replace(GANG, evictable=False), suspended=False, active=True)
     view.put_job(replace(job, admission=annotations.admission_of(RESERVED, job, (4, 9))))
     assert rebuild.unheld(view, Ledger(5, 9)) == []
     assert rebuild.unheld(view, Ledger(5, 8)) == ["ns/train"]
+
+
+def test_a_job_that_runs_proves_that_it_was_started_also_between_two_of_its_pods() -> None:
+    """An old copy of the ledger counts on with each leader that takes it over, until it has come as far."""
+    view, job = View(), waiting_job(GANG, suspended=False, active=True)
+    view.put_job(replace(job, admission=annotations.admission_of(RESERVED, job, (4, 9))))
+    assert rebuild.unheld(view, Ledger(7, 12)) == ["ns/train"]
+    ended = replace(job, finished="Complete", admission=annotations.admission_of(RESERVED, job, (4, 9)))
+    view.put_job(ended)
+    assert rebuild.unheld(view, Ledger(7, 12)) == []
 
 
 def test_a_few_proofs_of_an_old_ledger_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
