@@ -17,10 +17,12 @@ GPUS: Final = "requests.nvidia.com/gpu"
 LEAST: Final = 3
 """As much as the largest job asks."""
 WIDEST: Final = 9
+IN_THE_END: Final = 24
+"""Room for an ensemble beside plain pods that wait behind it: until they are admitted they hold theirs (decision 7)."""
 
 
 async def change(cluster: SimulatedCluster, rng: Random, changes: int, seconds: float) -> None:
-    """Change them so many times over ``seconds``; in the end they are as wide as they were."""
+    """Change them so many times over ``seconds``; in the end nobody has to wait for them."""
     if not changes:
         return
     api = cluster.api()
@@ -33,7 +35,7 @@ async def change(cluster: SimulatedCluster, rng: Random, changes: int, seconds: 
         name, resource = rng.choice([("gpus", GPUS), *([("hard", "pods")] if namespace in HARD_PODS else [])])
         await _write(api, namespace, name, resource, amount)
     for namespace in NAMESPACES:
-        await _write(api, namespace, "gpus", GPUS, str(WIDEST))
+        await _write(api, namespace, "gpus", GPUS, str(IN_THE_END))
     for namespace, pods in HARD_PODS.items():
         await _write(api, namespace, "hard", "pods", str(pods))
 

@@ -115,6 +115,7 @@ class Invariants:
             self._forget_pod(uid)
         for stored in self._server.store.items(self._pods):
             self._remember_pod(stored.uid, stored.object)
+        self._racks.set_back(self._server.store.items(self._pods))
         if self.running is not None:
             self.running.set_back(self._server.store)
 

@@ -174,11 +174,11 @@ class Load:
         }
 
     def overran(self) -> list[str]:
-        """Return the jobs that ran to their end although their limit is shorter than that."""
+        """Return the jobs that ran to their end although their limit is shorter than that. One may fail earlier."""
         return [
             name
             for (namespace, name), kind in self._too_short.items()
-            if (namespace, name) in self.jobs and self._finished(kind, namespace, name)
+            if (namespace, name) in self.jobs and self._end_of(kind, namespace, name) not in {None, "Failed"}
         ]
 
     async def _attempt(self, work: Any) -> None:
@@ -334,8 +334,11 @@ class Load:
         return names.HOLD in marks and "DeactivatedDueToMaximumExecutionTimeExceeded" in marks.get(names.REQUEUE, "")
 
     def _finished(self, kind: str, namespace: str, name: str) -> bool:
+        return self._end_of(kind, namespace, name) is not None
+
+    def _end_of(self, kind: str, namespace: str, name: str) -> str | None:
         stored = stored_job(self._cluster, kind, namespace, name)
-        return stored is None or how_it_ended(stored) is not None
+        return "Gone" if stored is None else how_it_ended(stored)
 
 
 def _make_elastic(job: dict[str, Any], *, indexed: bool) -> bool:

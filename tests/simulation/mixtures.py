@@ -27,6 +27,8 @@ APART: Final = (
     ({"lent"}, {"limited"}),
     # That somebody leads meanwhile is looked at.
     ({"unlisted"}, {"orphaned", "cut_off", "restored", "set_back", "releases", "adopted"}),
+    # Nothing in the cluster tells who rebuilds the ledger of a pod that is under review still while its gang has ended.
+    ({"replaced"}, {"ledger_lost", "edited", "releases", "set_back"}),
     # A backup may be of a ledger that somebody had damaged; whoever leaves orphans does so where it stands.
     ({"restored", "orphaned"}, {"ledger_lost", "edited", "releases", "set_back"}),
 )

@@ -9,7 +9,7 @@ from tests.simulation import flavors
 from tests.simulation.gpu_pods import GPU
 from webhook.core.ledger.record import Reservation
 from webhook.core.notation import names
-from webhook.laboratory.simulated.objects.store import Event
+from webhook.laboratory.simulated.objects.store import Event, Stored
 
 RACK: Final = "example.com/rack"
 POOL: Final = {"example.com/pool": "gpus"}
@@ -76,16 +76,24 @@ class Racks:
 
     def take(self, event: Event) -> None:
         """Take in one stored write."""
-        if event.storage != PODS:
-            return
-        pod = event.current.object
+        if event.storage == PODS:
+            self._take_pod(event.current, there=event.type != "DELETED")
+
+    def set_back(self, pods: Iterable[Stored]) -> None:
+        """Know these pods alone."""
+        self._seen.clear()
+        for pod in pods:
+            self._take_pod(pod, there=True)
+
+    def _take_pod(self, stored: Stored, *, there: bool) -> None:
+        pod = stored.object
         metadata, node = pod["metadata"], pod["spec"].get("nodeName")
         labels = metadata.get("labels") or {}
         key = (labels.get(names.GANG_LABEL, ""), labels.get(names.POD_SET_LABEL, ""))
-        self._seen.get(key, {}).pop(event.current.uid, None)
-        ended = event.type == "DELETED" or pod["status"].get("phase") in ("Succeeded", "Failed")
+        self._seen.get(key, {}).pop(stored.uid, None)
+        ended = not there or pod["status"].get("phase") in ("Succeeded", "Failed")
         if node and not ended and key[0] and names.REQUIRED_TOPOLOGY in (metadata.get("annotations") or {}):
-            self._seen.setdefault(key, {})[event.current.uid] = labels_of(_number(node))[RACK]
+            self._seen.setdefault(key, {})[stored.uid] = labels_of(_number(node))[RACK]
 
     def torn(self) -> str:
         """Return which pod set is in two racks, if any is; otherwise nothing."""

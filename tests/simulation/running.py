@@ -33,6 +33,8 @@ class Running:
         """Uids of jobs that named a queue when they were created, and of all that was made for them."""
         self._gangs: set[str] = set()
         """Uids of objects of job kinds: what these make is no gang of its own."""
+        self._plain: set[str] = set()
+        """Uids of pods that joined a PodGroup as they were created: others take their places while they still end."""
         self._namespaces: dict[str, str] = {}
         """By uid. An owner of another namespace is none: the garbage collector takes it for gone."""
         self._made_for: dict[str, str] = {}
@@ -58,6 +60,8 @@ class Running:
                 self._gangs.add(uid)
             if self._asked(metadata):
                 self._queued.add(uid)
+            if not owner and (metadata.get("labels") or {}).keys() & {*names.POD_GROUP_LABELS}:
+                self._plain.add(uid)
         elif not owner and self._made_for.get(uid) and not self._runs(uid):
             # Its owner was deleted above it while it waited: from now on it is a job by itself.
             self._made_for[uid] = ""
@@ -70,7 +74,7 @@ class Running:
             if event.type != "DELETED":
                 self._gpus[uid] = _gpus(event.current.object)
                 if metadata.get("deletionTimestamp"):
-                    self._gone_by[uid] = seconds(metadata["deletionTimestamp"])
+                    self._gone_by[uid] = 0.0 if uid in self._plain else seconds(metadata["deletionTimestamp"])
 
     def take_entries(self, entries: Iterable[Reservation]) -> None:
         """Take note of what is reserved, and of what is charged to no queue."""

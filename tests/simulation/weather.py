@@ -152,8 +152,9 @@ class Weather:
     @property
     def punctual(self) -> bool:
         """Whether nothing delays a stop."""
-        late = self.crash, self.freeze, self.cut_off, self.refused, self.bugs, self.unlisted, self.shut, self.restored
-        return self.rates is CALM and not any(late)
+        ends = self.crash, self.freeze, self.cut_off, self.bugs, self.restored, self.set_back
+        late = self.refused, self.unlisted, self.shut
+        return self.rates is CALM and not any((*ends, *late))
 
     @property
     def leaves_orphans(self) -> bool:

@@ -112,6 +112,15 @@ PAST_FAILURES = (
     ("calm with a ledger edited + calm with hostile tenants of all kinds", 3340023216),
     ("calm with a ledger put back + rough with pods lent", 3340023214),
     ("rough with orphans that name queues + rough with pods lent", 3340023217),
+    ("rough with pages and a ledger lost + crashing with many shapes on nodes that come and go", 3047290645),
+    ("calm with hostile tenants + crashing with processes cut off on few nodes", 3047290668),
+    ("calm with run-time limits + rough with indexes that fail on few nodes", 3047290649),
+    ("calm with pages put back + rough with run-time limits", 3047290653),
+    ("calm with hostile tenants of all kinds + calm with names hidden", 3047290653),
+    ("calm on few nodes in racks + rough with pods that stop slowly and a backup restored", 3047290670),
+    ("rough with kinds refused later + calm with pages put back", 3047290668),
+    ("rough with a ledger put back + crashing with fair shares and pods that stop slowly", 3047290667),
+    ("rough with orphans and namespaces ungated + rough with quotas made narrower and wider", 3047290649),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -166,8 +175,11 @@ was to go of a rack, which took the place of a gang being stopped, an old copy o
 pods by now, a backup of a moment at which an owner held a job and nobody had written that down, a pod of several
 GPUs that landed where a gang being stopped had one, a pod that named its owner twice, room
 that was kept for a job which started with others, a pod set without pods that an owner added to an adopted job, an old
-copy of the ledger beside a gang that had been stopped since and whose pods were still ending, and a pod of an adopted
-job that was replaced while it ended."""
+copy of the ledger beside a gang that had been stopped since and whose pods were still ending, a pod of an adopted
+job that was replaced while it ended, heads that each used up the other's searches for nodes in every cycle, a job that
+failed before its limit and one whose leader had gone, a plain pod that was replaced while it ended, a rack that a
+backup brought back, gangs that an old copy of the ledger had of a kind refused since, a Job between two of its pods
+beside an old copy, and a head for which plain pods that waited behind it left no room."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)
