@@ -92,7 +92,7 @@ def instead_of_waiting(state: State, eclass: EquivalenceClass, decision: Decisio
 
     Where it starts or stops others then, or books some, those after it have none any more.
     """
-    nodes, uid = state.nodes, eclass.head.uid
+    nodes, uid, state.searcher = state.nodes, eclass.head.uid, None
     if _goes_on(state, uid):
         return decision
     later = [each for each in _rivals(state, eclass, decision) if state.order(each) > state.order(uid)]
@@ -126,9 +126,9 @@ def held_up(state: State, eclass: EquivalenceClass, decision: Decision, smallest
     """Return the decision about the head of ``eclass``, which is blocked, with what else would keep it from starting if
     it had nodes: where its turn has come to book some, and it may search for them.
     """
-    if not _waits_for_nodes_alone(decision) or state.searches_left <= 0 or state.looks_owed > LOOKS:
-        return decision
     uid = eclass.head.uid
+    if not _waits_for_nodes_alone(decision) or not _searches_left(state, uid):
+        return decision
     if any(state.order(each) < state.order(uid) for each in _rivals(state, eclass, decision)):
         return decision
     start = _start_of(state, eclass, smallest(eclass, decision))
@@ -234,11 +234,18 @@ def _end(state: State, allocation: Allocation) -> tuple[bool, float, float, str]
 
 def _may_search(state: State, uid: str) -> bool:
     """Count one more search; where there were too many in this cycle, have who has to wait be asked in later ones."""
-    if state.searches_left <= 0 or state.looks_owed > LOOKS:
+    if not _searches_left(state, uid):
         _ask_later(state, state.order(uid))
         return False
-    state.searches_left -= 1
+    state.searches_left, state.searcher = max(0, state.searches_left - 1), uid
     return True
+
+
+def _searches_left(state: State, uid: str) -> bool:
+    """Return whether there may be a search for a gang. Who has begun one may end it: others may have lost what they had
+    booked for the sake of what it was found to book.
+    """
+    return (state.searches_left > 0 or state.searcher == uid) and state.looks_owed <= LOOKS
 
 
 def _goes_on(state: State, uid: str) -> bool:

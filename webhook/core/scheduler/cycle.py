@@ -66,8 +66,8 @@ class Cycle:
         self._state.settle_guard(recheck=True)
         grown: list[Reservation] = []
         self._decide_all()
-        if not self._spent:
-            # Else who was asked before has not been decided about: the next one would use up its searches each time.
+        if not self._state.pending.active:
+            # Else who was asked before is still to be decided about: the next one would use up its searches each time.
             booked_nodes.ask_next(self._state)
         while True:
             self._decide_all()

@@ -59,6 +59,8 @@ class State:
     """Where that begins once more when it has come to the end."""
     searches_left: int = 0
     """How many more gangs may look for nodes to book in this cycle."""
+    searcher: str | None = None
+    """Uid of the gang that has begun to look for nodes, and is being decided about."""
     looks_owed: int = 0
     """At how many nodes such searches have looked, less what each cycle since may spend on them."""
     followed: Mapping[str, Claim] | None = None
