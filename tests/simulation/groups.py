@@ -81,6 +81,7 @@ class GroupLoad:
         self._rng = rng
         self._kueues = kueues
         self._api = cluster.api(USER)
+        self._store = cluster.server.store
         self._groups: list[Group] = []
         self._keeping: asyncio.Task[None] | None = None
 
@@ -171,6 +172,9 @@ class GroupLoad:
             for group in self._groups:
                 with suppress(ApiError, Refused):
                     await self._ask_less(group)
+                if group.kueues and group.missing:
+                    # What is gone counts for nothing, such as on a node that was taken away, and is created again.
+                    group.succeeded &= {stored.key[1] for stored in self._store.items(("", "pods"))}
                 for name in group.missing:
                     with suppress(ApiError, Refused):
                         await self._keep_one(group, name)

@@ -153,8 +153,9 @@ class Weather:
     def punctual(self) -> bool:
         """Whether nothing delays a stop."""
         ends = self.crash, self.freeze, self.cut_off, self.bugs, self.restored, self.set_back
+        ended = self.orphaned, self.replaced, self.releases
         late = self.refused, self.unlisted, self.shut
-        return self.rates is CALM and not any((*ends, *late))
+        return self.rates is CALM and not any((*ends, *ended, *late))
 
     @property
     def leaves_orphans(self) -> bool:

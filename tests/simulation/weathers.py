@@ -121,6 +121,8 @@ PAST_FAILURES = (
     ("rough with kinds refused later + calm with pages put back", 3047290668),
     ("rough with a ledger put back + crashing with fair shares and pods that stop slowly", 3047290667),
     ("rough with orphans and namespaces ungated + rough with quotas made narrower and wider", 3047290649),
+    ("rough on nodes that come and go + crashing with Kueue's pod groups", 4009514628),
+    ("calm with run-time limits + rough with orphans", 4009514629),
 )
 """Seeds that found a bug: a release that overtook its pods, a hold that came back after it was lifted, a check for
 rest while a watch was still silent, a stop so soon after a start that pods were still on their way, a job that joined
@@ -179,7 +181,8 @@ copy of the ledger beside a gang that had been stopped since and whose pods were
 job that was replaced while it ended, heads that each used up the other's searches for nodes in every cycle, a job that
 failed before its limit and one whose leader had gone, a plain pod that was replaced while it ended, a rack that a
 backup brought back, gangs that an old copy of the ledger had of a kind refused since, a Job between two of its pods
-beside an old copy, and a head for which plain pods that waited behind it left no room."""
+beside an old copy, a head for which plain pods that waited behind it left no room, and pods that had succeeded on a
+node that was taken away."""
 FEW_NODES = (3, 3, 2)
 """Less than the queues have together."""
 TWO_RACKS = (3, 3, 2, 1)
